@@ -51,7 +51,19 @@ MODULES = sorted(
     for module in pkgutil.walk_packages(lggd.__path__, "lggd.")
     if not module.name.startswith("lggd.app.cli")
 )
-NEEDLESS = ["matplotlib", "networkx", "pandas", "pyarrow", "rich", "sklearn", "torch_geometric", "torchdiffeq", "typer"]
+NEEDLESS = [
+    "beartype",
+    "jaxtyping",
+    "matplotlib",
+    "networkx",
+    "pandas",
+    "pyarrow",
+    "rich",
+    "sklearn",
+    "torch_geometric",
+    "torchdiffeq",
+    "typer",
+]
 
 # Rules that hold once all branches of the redesign are merged.
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lggd.features import GGD, LGGD, SolvedLGGD
     from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
     from lggd.graph import Graph, Symmetrize
-    from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
+    from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential
     from lggd.learning.networks import MLP, PropagatedMLP
     from lggd.models import (
         BackboneReadout,
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     )
     from lggd.progress import Progress
     from lggd.solvers.dijkstra import Dijkstra
-    from lggd.solvers.evolution import Evolution, evolve, evolve_to_steady_state
+    from lggd.solvers.evolution import Evolution, evolve
     from lggd.solvers.iterative import FastIterative
     from lggd.solvers.marching import FastMarching
-    from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
+    from lggd.solvers.scheme import RK4, SSPRK3, Euler
     from lggd.solvers.solution import Solution, Statistics, Status
     from lggd.training.problems import Optimization
 
@@ -76,17 +76,17 @@ _EXPORTS = {
     "features": ("GGD", "LGGD", "SolvedLGGD"),
     "features.distance_features": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
     "graph": ("Graph", "Symmetrize"),
-    "learning.flow": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
+    "learning.flow": ("LearnedEdgeWeights", "LearnedPotential"),
     "learning.networks": ("MLP", "PropagatedMLP"),
     "models": (
         "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
         "WeightedReadout", "load_model",
     ),
     "solvers.dijkstra": ("Dijkstra",),
-    "solvers.evolution": ("Evolution", "evolve", "evolve_to_steady_state"),
+    "solvers.evolution": ("Evolution", "evolve"),
     "solvers.iterative": ("FastIterative",),
     "solvers.marching": ("FastMarching",),
-    "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
+    "solvers.scheme": ("RK4", "SSPRK3", "Euler"),
     "solvers.solution": ("Solution", "Statistics", "Status"),
     "progress": ("Progress",),
     "training.problems": ("Optimization",),
@@ -107,10 +107,10 @@ __all__ = [
     "Comparison", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler",
     "Evolution", "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "Heat", "HighPass", "Hops",
     "InputError", "JKNet", "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
-    "LearnedTimeScale", "Linear", "MaxScale", "MeanReadout", "NearestClass", "NodeClassifier",
-    "Optimization", "Progress", "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution",
-    "SolvedLGGD", "Standardize", "Statistics", "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "WeightedReadout",
-    "compare", "depth", "distance", "evolve", "evolve_to_steady_state", "load", "load_model", "shortest_path",
+    "Linear", "MaxScale", "MeanReadout", "NearestClass", "NodeClassifier", "Optimization", "Progress", "PropagatedMLP",
+    "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution", "SolvedLGGD", "Standardize", "Statistics", "Status",
+    "Symmetrize", "Unscaled", "WeightedReadout", "compare", "depth", "distance", "evolve", "load", "load_model",
+    "shortest_path",
 ]  # fmt: skip
 
 

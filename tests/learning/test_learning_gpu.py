@@ -39,7 +39,7 @@ def learned(**settings):
 
 MODELS = {
     "GGD": lambda: GGD(TIMES),
-    "GGD, p=2": lambda: GGD(TIMES, p=2.0, far=20.0, scale=Standardize(), cross_fit=2),
+    "GGD, p=2": lambda: GGD(TIMES, p=2.0, initial_value=20.0, scale=Standardize(), cross_fit=2),
     "LGGD": lambda: learned(initial=PropagatedMLP((8,), dropout=0.0)),
     "MLP": lambda: learned(cross_fit=2),
     "learned potential": lambda: learned(potential=LearnedPotential()),

@@ -21,7 +21,7 @@ from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.progress import Callback, Progress
 from lggd.solvers.adjoint import Stepper
-from lggd.solvers.cauchy import FAR, CauchyProblem, read_start
+from lggd.solvers.cauchy import INITIAL_VALUE, CauchyProblem, read_start
 from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_times, choose_step, make_plan
 from lggd.solvers.solution import Solution, Statistics, Status
 from lggd.validation import check_instance, check_int, check_real
@@ -128,7 +128,7 @@ def make_bounds(graph: Graph, blocks: int | None, groups: int) -> list[int]:
 def evolve(
     graph: Graph | str | Path, sources: Sources | None, *, start: Tensor | None = None,
     times: Sequence[float] = (1, 2, 3, 4, 5), p: float = 1, potential: Potential | None = None,
-    scheme: FixedStep = RK4(), far: float = FAR, blocks: int | None = None, column_blocks: int = 1,
+    scheme: FixedStep = RK4(), initial_value: float = INITIAL_VALUE, blocks: int | None = None, column_blocks: int = 1,
     threads: int | None = None, checkpoint_every: int = 10, checkpoints: str | Path | None = None, verify: bool = True,
     callback: Callback | None = None,
 ) -> Solution:  # fmt: skip
@@ -140,7 +140,7 @@ def evolve(
     ----------
     graph : path or Graph
         The folder of a graph, written by `Graph.save` or `lggd graph build`; or a graph opened from one.
-    sources, start, times, p, potential, scheme, far
+    sources, start, times, p, potential, scheme, initial_value
         As in `lggd.evolve`.
     blocks : int, optional
         Number of ranges of rows; None takes one for each node.
@@ -167,7 +167,7 @@ def evolve(
     >>> import lggd, tempfile
     >>> lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max").save(folder := tempfile.mkdtemp())
     >>> with lggd.cluster.connect():  # doctest: +SKIP
-    ...     solution = lggd.cluster.evolve(folder, [0], times=(1.0, 20.0), far=10.0)
+    ...     solution = lggd.cluster.evolve(folder, [0], times=(1.0, 20.0), initial_value=10.0)
     >>> solution.value[-1, :, 0]  # doctest: +SKIP
     tensor([0.0000, 1.0000, 2.0000])
     """
@@ -175,10 +175,10 @@ def evolve(
     opened, folder = open_graph(graph)
     boundary = None if sources is None else Boundary.read(sources, opened.num_nodes)
     if start is None and boundary is not None:
-        check_real("far", far, 0, closed="left", rule="be non-negative and finite")
+        check_real("initial_value", initial_value, 0, closed="left", rule="be non-negative and finite")
         initial, columns, dtype = None, len(boundary.columns), opened.dtype
     else:
-        initial = read_start(opened, boundary, start, far)
+        initial = read_start(opened, boundary, start, initial_value)
         columns, dtype = initial.shape[1], initial.dtype
     rho = None if potential is None else read_potential(potential, opened, columns, dtype)
     p, ends = check_p(p), check_times(times)
@@ -188,7 +188,7 @@ def evolve(
 
     def program_of(block: int, group: int) -> tuple[type[Any], Sequence[Any]]:
         rows, part = slice(bounds[block], bounds[block + 1]), slice(*groups[group])
-        begin: Tensor | float = float(far) if initial is None else initial[rows, part]
+        begin: Tensor | float = float(initial_value) if initial is None else initial[rows, part]
         own = None if rho is None else rho[rows] if rho.shape[1] == 1 else rho[rows, part]
         nodes = None if boundary is None else [_inside(x, rows) for x in boundary.columns[part]]
         count = part.stop - part.start
@@ -216,7 +216,7 @@ def evolve(
         raise FloatingPointError("The evolution diverged. Use step=None, which stays within the scheme's limit.")
 
     def residual() -> float:
-        problem = CauchyProblem(opened, sources, value[-1], p, potential, None, far)
+        problem = CauchyProblem(opened, sources, value[-1], p, potential, None, initial_value)
         return problem.residual(problem.start)
 
     seconds = clock.perf_counter() - began

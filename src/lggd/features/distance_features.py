@@ -20,7 +20,7 @@ from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
 from lggd.learning.flow import BoundarySolver, Coefficients, Equation, Flow, LearnedCoefficients
 from lggd.progress import Callback
-from lggd.solvers.cauchy import FAR
+from lggd.solvers.cauchy import INITIAL_VALUE
 from lggd.solvers.scheme import RK4, FixedStep, check_times
 from lggd.validation import check_instance, check_int, check_real
 
@@ -140,7 +140,7 @@ class DistanceFeatures(NodeClassifier):
     cross_fit: int = 0
     scale: Scale = SoftmaxScale()
     reachable: bool = True
-    cap: float = FAR
+    cap: float = INITIAL_VALUE
     concat: bool = False
     attr_name: str | None = None
     scheme: FixedStep = RK4()

@@ -39,7 +39,7 @@ class LGGD(DistanceFeatures):
         Output times of the evolution; T times and K classes give T·K features.
     p : float
         Exponent of the gradient norm, in [1, inf].
-    potential : DegreePotential, LearnedPotential, LearnedTimeScale, LearnedEdgeWeights, Tensor, callable or None
+    potential : DegreePotential, LearnedPotential, LearnedEdgeWeights, Tensor, callable or None
         The potential ρ, and the learned coefficients; None is 1.
     initial : MLP, PropagatedMLP or torch.nn.Module
         The network behind φ₀; a custom module maps `x`, or `x` and `edge_index`, to K values per node.

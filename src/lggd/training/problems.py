@@ -1,6 +1,5 @@
 """Per-problem settings, targets, parameters and random numbers of problems that are trained together."""
 
-# mypy: allow-untyped-decorators
 from __future__ import annotations
 
 import math
@@ -12,12 +11,10 @@ from numbers import Integral
 from typing import Any
 
 import torch
-from numba import njit, prange
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.errors import InputError
-from lggd.graph.csr import on_threads_that_pay
 from lggd.validation import check_int, check_positive, check_real
 
 
@@ -280,16 +277,3 @@ def dropout(values: Tensor, generators: Sequence[torch.Generator], level: int) -
     keep = draw_keep_mask(generators, values.shape[-2:], level)
     # Through bytes: torch converts booleans far more slowly on a CPU.
     return values * keep.view(torch.uint8).to(values.dtype).mul_(LEVELS / level)
-
-
-def dropout_(values: Tensor, level: int, random_bytes: Tensor) -> None:
-    """Dropout in place on a CPU, by random bytes as `draw_random_bytes` draws them."""
-    arrays = values.view(-1).numpy(), random_bytes.view(torch.uint8).numpy()
-    on_threads_that_pay(values.numel(), _dropout_loop, *arrays, level, LEVELS / level)
-
-
-@njit(parallel=True, fastmath={"contract", "reassoc", "nsz"}, cache=True)
-def _dropout_loop(values: Any, random_bytes: Any, level: int, factor: float) -> None:
-    zero, scale = values.dtype.type(0), values.dtype.type(factor)
-    for i in prange(values.size):
-        values[i] = scale * values[i] if random_bytes[i] < level else zero
