@@ -15,7 +15,6 @@ from lggd.app.comparison.results import Line
 from lggd.app.comparison.rows import CHOSEN, configs_folder, read_chosen, read_toml
 from lggd.app.comparison.statistics import SIGNIFICANCE_LEVEL, PairedTest
 from lggd.errors import InputError, InputFileError
-from lggd.html import counted, signed
 from lggd.paper import measurements
 from lggd.paper.figures import BACKBONE_ROWS, FIGURES, draw_results
 from lggd.paper.measurements import (
@@ -30,6 +29,7 @@ from lggd.paper.measurements import (
     deviations,
     paired_tests,
 )
+from lggd.text import counted, signed
 
 NOTES, FIGURE_FOLDER = "notes.toml", "figures"
 SPLITS = 10  # of a complete measurement

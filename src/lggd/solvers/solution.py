@@ -9,7 +9,8 @@ from functools import cached_property
 
 from torch import Tensor
 
-from lggd.html import Facts, card, histogram, number
+from lggd.html import Facts, card, histogram
+from lggd.text import number
 
 
 class Status(Enum):

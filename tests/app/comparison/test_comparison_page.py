@@ -14,7 +14,7 @@ from lggd.app.comparison.comparison import Comparison
 from lggd.app.comparison.comparison_page import render_comparison
 from lggd.app.comparison.statistics import PairedTest
 from lggd.app.comparison.summary import MethodSummary
-from lggd.html import class_colour
+from lggd.app.report.frame import class_colour
 from support import browser
 from support.page_reader import PageReader
 

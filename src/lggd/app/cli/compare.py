@@ -20,7 +20,7 @@ from lggd.app.cli.options import folder, option
 from lggd.app.cli.run import METHODS as RUN_METHODS
 from lggd.app.cli.terminal import FAILED, Terminal, table
 from lggd.errors import InputError, optional_package
-from lggd.html import counted, number, signed
+from lggd.text import counted, number, signed
 from lggd.validation import check_name
 
 if TYPE_CHECKING:

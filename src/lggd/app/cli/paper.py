@@ -19,7 +19,7 @@ from lggd.app.cli import options
 from lggd.app.cli.options import file, folder, option
 from lggd.app.cli.terminal import FAILED, Terminal, json_exponent, summary, table
 from lggd.errors import InputError
-from lggd.html import counted
+from lggd.text import counted
 
 if TYPE_CHECKING:
     from lggd.app.comparison.jobs import JobListener

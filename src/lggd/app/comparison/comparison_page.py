@@ -13,19 +13,9 @@ import numpy as np
 from lggd._system.files import size_in_words
 from lggd.app.comparison.summary import MethodSummary
 from lggd.app.report.charts import Axis, Line, draw_chart, line_chart
-from lggd.html import (
-    class_colour,
-    columns,
-    escape_name,
-    escape_text,
-    notes_section,
-    number,
-    percent,
-    render_page,
-    section,
-    signed,
-    table,
-)
+from lggd.app.report.frame import class_colour, columns, notes_section, render_page, section, table
+from lggd.html import escape_name, escape_text
+from lggd.text import number, percent, signed
 
 if TYPE_CHECKING:
     from lggd.app.comparison.comparison import Comparison

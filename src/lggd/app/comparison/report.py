@@ -15,7 +15,7 @@ from lggd.app.comparison.runner import machine
 from lggd.app.comparison.summary import COLUMNS, MethodSummary
 from lggd.app.runs.methods import installed_versions
 from lggd.app.runs.run import now
-from lggd.html import counted, duration
+from lggd.text import counted, duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.html import counted, escape_name, escape_text, number, percent
+from lggd.html import escape_name, escape_text
+from lggd.text import counted, number, percent
 
 Floats = NDArray[np.float64]
 # Longer lines are reduced to the extremes of equal intervals.

@@ -11,24 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lggd.app.report.charts import BEST_MARK, Line, curve_cards, line_chart
+from lggd.app.report.frame import class_name, columns, notes_section, page_file, render_page, section, table
 from lggd.app.report.map_data import MAX_TABLE, DrawnGraph, embed
 from lggd.app.report.run_report import UNCERTAIN_MARGIN, UNKNOWN, LabelAddition, McNemarTest, RunReport, wilson_interval
-from lggd.html import (
-    class_name,
-    columns,
-    counted,
-    duration,
-    escape_name,
-    escape_text,
-    notes_section,
-    number,
-    page_file,
-    percent,
-    render_page,
-    section,
-    signed,
-    table,
-)
+from lggd.html import escape_name, escape_text
+from lggd.text import counted, duration, number, percent, signed
 
 STYLES = ("colours.css", "map.css", "page.css")
 # Confusion matrices of more classes omit percentages; those beyond the second limit omit classes.

@@ -27,8 +27,9 @@ from lggd.datasets.stored_data import names_of
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.inputs import LastLabelError, count_edges
-from lggd.html import escape_text, timestamp
+from lggd.html import escape_text
 from lggd.models import load_model
+from lggd.text import timestamp
 from lggd.validation import listed, suggestion
 
 WAITING = "beside"  # the folder, in that of a model, of files that are to be moved
