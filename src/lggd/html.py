@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from itertools import islice
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 # Longer names are truncated, so that they cannot break the layout of a page.
 MAX_NAME_LENGTH = 80
-# Limits of cards.
-MAX_ROWS, MAX_BINS, MAX_POINTS = 20, 24, 120
-# At most so many values are counted in a picture, evenly spaced among all.
-MAX_VALUES = 200_000
+# Limits of cards; at most so many values are counted in a histogram, evenly spaced among all.
+MAX_ROWS, MAX_BINS, MAX_POINTS, MAX_VALUES = 20, 24, 120, 200_000
 WIDTH, HEIGHT = 240, 60
 # Readable on light and dark pages, and different from grey for colour-blind eyes.
 INK = "#3a7fc1"
 CELL = "padding:1px 12px 1px 0;text-align:left;vertical-align:top"
+BAR = f"display:inline-block;height:0.7em;background:{INK};"
 Facts = list[tuple[str, object]]
 
 
@@ -36,75 +34,69 @@ def escape_name(value: object) -> str:
     return escape_text(name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…")
 
 
-def card(title: str, facts: Iterable[tuple[str, object]], *pictures: str, note: str = "") -> str:
+def card(title: str, facts: Facts, *pictures: str, note: str = "") -> str:
     """A title, facts by name, pictures made by this module, and a sentence.
 
     >>> "<p>a &lt; b</p>" in card("Graph", [("nodes", 3)], note="a < b")
     True
     """
-    rows = "".join(
-        f'<tr><td style="{CELL};opacity:0.7">{escape_name(name)}</td><td style="{CELL}">{escape_name(value)}</td></tr>'
-        for name, value in islice(facts, MAX_ROWS)
-    )
+    rows = _table([escape_name(name), escape_name(value)] for name, value in facts)
     end = f"<p>{escape_text(note)}</p>" if note else ""
-    return f"<div><b>{escape_name(title)}</b><table>{rows}</table>{''.join(pictures)}{end}</div>"
+    return f"<div><b>{escape_name(title)}</b>{rows}{''.join(pictures)}{end}</div>"
 
 
 def card_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table for a card, with a head; rows beyond the first twenty are counted, not shown."""
-    rows = list(rows)
-    head = "".join(f'<th scope="col" style="{CELL}">{escape_name(name)}</th>' for name in names)
-    cells = ("".join(f'<td style="{CELL}">{escape_name(cell)}</td>' for cell in row) for row in rows[:MAX_ROWS])
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    more = f"<p>and {len(rows) - MAX_ROWS:,} more</p>" if len(rows) > MAX_ROWS else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
-
-
-def histogram(values: ArrayLike, label: str) -> str:
-    """Bars of how often values occur, of finite numbers; "" where there are none."""
-    numbers = np.asarray(values, dtype=np.float64).ravel()
-    numbers = numbers[:: max(1, len(numbers) // MAX_VALUES)]
-    numbers = numbers[np.isfinite(numbers)]
-    if not len(numbers):
-        return ""
-    counts, edges = np.histogram(numbers, bins=min(MAX_BINS, len(np.unique(numbers[:MAX_POINTS])) + 1))
-    width = WIDTH / len(counts)
-    heights = HEIGHT * counts / max(int(counts.max()), 1)
-    shapes = "".join(
-        f'<rect x="{k * width:.1f}" y="{HEIGHT - height:.1f}" width="{width - 1:.1f}" height="{height:.1f}"/>'
-        for k, height in enumerate(heights)
-    )
-    return _picture(shapes, f"{label}: {edges[0]:.3g} to {edges[-1]:.3g}")
+    """A table for a card, with a head."""
+    return _table((map(escape_name, row) for row in rows), map(escape_name, names))
 
 
 def bars(amounts: Iterable[tuple[str, float]], label: str) -> str:
     """One horizontal bar per name, with its amount."""
     pairs = list(amounts)
     largest = max((amount for _, amount in pairs), default=0) or 1
-    rows = "".join(
-        f'<tr><td style="{CELL}">{escape_name(name)}</td><td style="{CELL}">'
-        f'<span style="display:inline-block;height:0.7em;background:{INK};'
-        f'width:{0.6 * WIDTH * max(amount, 0) / largest:.0f}px"></span> {amount:,.4g}</td></tr>'
-        for name, amount in pairs[:MAX_ROWS]
+    rows = (
+        [escape_name(name), f'<span style="{BAR}width:{144 * max(amount, 0) / largest:.0f}px"></span> {amount:,.4g}']
+        for name, amount in pairs
     )
-    more = f"<p>and {len(pairs) - MAX_ROWS:,} more</p>" if len(pairs) > MAX_ROWS else ""
-    return f'<table aria-label="{escape_name(label)}">{rows}</table>{more}' if pairs else ""
+    return _table(rows, ("", escape_name(label))) if pairs else ""
+
+
+def _table(rows: Iterable[Iterable[str]], head: Iterable[str] = ()) -> str:
+    """A table of HTML; rows beyond the first twenty are counted, not shown."""
+    rows, names = list(rows), "".join(f'<th scope="col" style="{CELL}">{name}</th>' for name in head)
+    cells = ("".join(f'<td style="{CELL}">{cell}</td>' for cell in row) for row in rows[:MAX_ROWS])
+    more = f"<p>and {len(rows) - MAX_ROWS:,} more</p>" if len(rows) > MAX_ROWS else ""
+    return f"<table><thead><tr>{names}</tr></thead>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>{more}"
+
+
+def histogram(values: ArrayLike, label: str) -> str:
+    """Bars of how often values occur, of finite numbers; "" where there are none."""
+    numbers = _finite(values, MAX_VALUES)
+    if not len(numbers):
+        return ""
+    counts, edges = np.histogram(numbers, bins=min(MAX_BINS, len(np.unique(numbers[:MAX_POINTS])) + 1))
+    left, top = WIDTH * np.arange(len(counts)) / len(counts), HEIGHT * (1 - counts / max(int(counts.max()), 1))
+    right = left + WIDTH / len(counts) - 1
+    shapes = (f"M{a:.1f} {HEIGHT}V{y:.1f}H{b:.1f}V{HEIGHT}" for a, b, y in zip(left, right, top, strict=True))
+    return _picture(f'<path d="{"".join(shapes)}"/>', f"{label}: {edges[0]:.3g} to {edges[-1]:.3g}")
 
 
 def curve(values: Sequence[float], label: str) -> str:
     """A line through values, such as a loss by epoch; "" where fewer than two are finite."""
-    numbers = np.asarray(values, dtype=np.float64)
-    numbers = numbers[:: max(1, -(-len(numbers) // MAX_POINTS))]
-    numbers = numbers[np.isfinite(numbers)]
+    numbers = _finite(values, MAX_POINTS)
     if len(numbers) < 2:
         return ""
-    low, high = float(numbers.min()), float(numbers.max())
-    down = (high - numbers) / ((high - low) or 1.0)
-    points = " ".join(
-        f"{x:.1f},{2 + (HEIGHT - 4) * y:.1f}" for x, y in zip(np.linspace(0, WIDTH, len(down)), down, strict=True)
-    )
+    y = 2 + (HEIGHT - 4) * (numbers.max() - numbers) / (np.ptp(numbers) or 1.0)
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(np.linspace(0, WIDTH, len(y)), y, strict=True))
     line = f'<polyline points="{points}" fill="none" stroke="{INK}" stroke-width="2"/>'
     return _picture(line, f"{label}: {values[0]:.3g} to {values[-1]:.3g}")
+
+
+def _finite(values: ArrayLike, limit: int) -> NDArray[np.float64]:
+    """The finite ones of at most `limit` values, evenly spaced among all."""
+    numbers = np.asarray(values, dtype=np.float64).ravel()
+    numbers = numbers[:: max(1, -(-len(numbers) // limit))]
+    return numbers[np.isfinite(numbers)]
 
 
 def _picture(shapes: str, caption: str) -> str:

@@ -93,16 +93,19 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, width: int, scheme
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with chromium.page(tmp_path / "comparison.html", **options) as page:
         assert page.evaluate(OVERFLOW) == 0
-        assert page.locator(".point").count() == 2
+        assert page.locator("#times .dot").count() == 2
         assert page.locator(".strip .split").count() == 6
-        fast, slow = page.locator(".point").nth(1).bounding_box(), page.locator(".point").nth(0).bounding_box()
+        fast, slow = (
+            page.locator("#times .dot").nth(1).bounding_box(),
+            page.locator("#times .dot").nth(0).bounding_box(),
+        )
         assert fast["x"] < slow["x"], "faster is to the left"
         assert fast["y"] > slow["y"], "less accurate is lower"
+        swatches = page.locator(".methods .class i").evaluate_all("all => all.map(e => e.clientWidth * e.clientHeight)")
+        assert min(swatches) > 0, "the legend of colours has a size"
         headings = page.locator("nav a").all_inner_texts()
         assert headings[:3] == ["Recommendation", "Methods", "Accuracy"]
-        colours = page.evaluate(
-            "[...document.querySelectorAll('.point')].map(e => getComputedStyle(e).backgroundColor)"
-        )
+        colours = page.evaluate("[...document.querySelectorAll('#times .dot')].map(e => getComputedStyle(e).stroke)")
         assert len(set(colours)) == 2
         plot = page.locator("#curves .plot")
         plot.scroll_into_view_if_needed()

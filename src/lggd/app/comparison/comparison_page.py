@@ -5,22 +5,21 @@ A section without content is an empty string. Every method has one colour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lggd._system.files import size_in_words
 from lggd.app.comparison.summary import MethodSummary
-from lggd.app.report.charts import Axis, Line, draw_chart, line_chart
-from lggd.app.report.frame import class_colour, columns, notes_section, render_page, section, table
+from lggd.app.report.charts import Axis, Line, Strip, legend, line_chart, strips
+from lggd.app.report.frame import class_colour, class_name, columns, notes_section, render_page, row, section, table
 from lggd.html import escape_name, escape_text
 from lggd.text import number, percent, signed
 
 if TYPE_CHECKING:
     from lggd.app.comparison.comparison import Comparison
 
-STYLES = ("colours.css", "page.css", "comparison.css")
 Points = Sequence[tuple[float, float]]
 
 
@@ -35,7 +34,7 @@ def render_comparison(
     sections = [part(comparison) for part in (_recommendation, *of_methods, _missing)]
     heading, byline = texts["dataset"], f"<span>{escape_text(texts['protocol'])}</span>"
     head = {"title": f"Methods compared on {heading}", "eyebrow": "Comparison of methods", "heading": heading}
-    return render_page("comparison.js", STYLES, [*sections, notes_section(notes)], facts, {**texts, **head}, byline)
+    return render_page("charts.js", [*sections, notes_section(notes)], facts, {**texts, **head}, byline)
 
 
 def _recommendation(comparison: Comparison) -> str:
@@ -71,61 +70,27 @@ def _row(method: MethodSummary, k: int, is_recommended: bool) -> str:
         "–" if method.memory is None else size_in_words(method.memory),
     )
     mark = ' <span class="badge">recommended</span>' if is_recommended else ""
-    name = f'<th scope="row">{_swatch(k)} <span title="{escape_name(method.title)}">{escape_name(method.name)}</span>'
-    return f"<tr>{name}{mark}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    return row(f'<span title="{escape_name(method.title)}">{class_name(method.name, k)}</span>{mark}', *cells)
 
 
 def _accuracy(comparison: Comparison) -> str:
-    """One row per method with a dot per split, and a bar from mean − sd to mean + sd, on one scale."""
-    values = [value for method in comparison.methods for value in method.accuracy.values()]
-    axis = Axis.around(min(values), max(values))
-    rows = "".join(_accuracy_row(method, k, axis) for k, method in enumerate(comparison.methods))
-    ticks = "".join(
-        f'<span style="left:{axis.percent(tick):.4g}%">{label}</span>'
-        for tick, label in zip(axis.ticks, axis.labels(), strict=True)
-    )
-    scale = f'<div class="strip scale" aria-hidden="true"><b></b><div>{ticks}</div></div>'
+    rows = strips(_strip(method, class_colour(k)) for k, method in enumerate(comparison.methods))
     lead = "Every dot is a split. The bar is one standard deviation around the mean."
-    return section("accuracy", "Accuracy", f'<div class="card"><div class="strips">{rows}{scale}</div></div>', lead)
+    return section("accuracy", "Accuracy", f'<div class="card">{rows}</div>', lead)
 
 
-def _accuracy_row(method: MethodSummary, k: int, axis: Axis) -> str:
-    sd = method.sd or 0.0
-    low, high = (min(max(axis.percent(method.mean + side * sd), 0), 100) for side in (-1, 1))
-    dots = "".join(
-        f'<i class="split" style="left:{axis.percent(value):.4g}%"></i>' for value in method.accuracy.values()
-    )
-    label = f"{escape_name(method.name)}: {percent(method.mean)}, standard deviation {number(sd)}"
-    return (
-        f'<div class="strip" style="--colour:{class_colour(k)}"><b>{escape_name(method.name)}</b>'
-        f'<div role="img" aria-label="{label}" title="{label}">'
-        f'<i class="range" style="left:{low:.4g}%;width:{high - low:.4g}%"></i>{dots}'
-        f'<i class="mean" style="left:{axis.percent(method.mean):.4g}%"></i></div></div>'
-    )
+def _strip(method: MethodSummary, colour: str) -> Strip:
+    mean, sd = method.mean, method.sd or 0.0
+    words = f"{method.name}: {percent(mean)}, standard deviation {number(sd)}"
+    return Strip(method.name, mean, (mean - sd, mean + sd), colour, words, list(method.accuracy.values()))
 
 
 def _times(comparison: Comparison) -> str:
-    methods = comparison.methods
-    content = _time_chart(methods, comparison.recommended) + _legend(comparison, range(len(methods)))
-    return section("times", "Time and accuracy", f'<div class="card">{content}</div>', "Up and to the left is better.")
-
-
-def _time_chart(methods: Sequence[MethodSummary], marked: str | None) -> str:
-    """Seconds per fit against mean accuracy, with the name of the marked method and of the most accurate one."""
-    seconds = np.array([max(method.seconds, 1e-6) for method in methods])
-    means = np.array([method.mean for method in methods])
-    horizontal, vertical = Axis.for_values(seconds), Axis.for_values(means)
-    points = []
-    for k, (method, x, y) in enumerate(zip(methods, seconds.tolist(), means.tolist(), strict=True)):
-        left, bottom = horizontal.percent(x), vertical.percent(y)
-        title = f"{escape_name(method.name)}: {percent(y)}, {number(x)} s"
-        side = "left" if left > 60 else "right"
-        name = f'<b class="{side}">{escape_name(method.name)}</b>' if k == 0 or method.name == marked else ""
-        place = f"left:{left:.4g}%;bottom:{bottom:.4g}%;--colour:{class_colour(k)}"
-        points.append(f'<span class="point" title="{title}" style="{place}">{name}</span>')
-    summary = "; ".join(f"{method.name}: {method.mean:.1f} %, {number(method.seconds)} s" for method in methods)
-    labels = "seconds per fit", "accuracy (%)"
-    return draw_chart((horizontal, vertical), labels, summary, points="".join(points))
+    """Seconds per fit against mean accuracy."""
+    seconds = np.array([max(method.seconds, 1e-6) for method in comparison.methods])
+    points = {k: [(seconds[k], method.mean)] for k, method in enumerate(comparison.methods)}
+    lead, axis = "Up and to the left is better.", Axis.for_values(seconds)
+    return _lines(comparison, "times", "Time and accuracy", lead, points, "seconds per fit", horizontal=axis)
 
 
 def _curves(comparison: Comparison) -> str:
@@ -142,32 +107,30 @@ def _calibration(comparison: Comparison) -> str:
 
 
 def _lines(
-    comparison: Comparison, key: str, title: str, lead: str, points: Mapping[int, Points], x_label: str, *more: Line
-) -> str:
+    comparison: Comparison, key: str, title: str, lead: str, points: Mapping[int, Points], x_label: str, *more: Line,
+    horizontal: Axis | None = None,
+) -> str:  # fmt: skip
     """A section with one line of (x, accuracy) for each of these methods."""
     if not points:
         return ""
     xy = {k: np.array(pairs, np.float64).T for k, pairs in points.items()}
     lines = [Line(comparison.methods[k].name, x, y, class_colour(k)) for k, (x, y) in xy.items()]
-    ends = "; ".join(f"{line.name} from {line.y[0]:.1f} to {line.y[-1]:.1f} %" for line in lines)
-    chart = line_chart([*lines, *more], x_label, "accuracy (%)", f"{title}: {ends}.", dots=True)
-    return section(key, title, f'<div class="card">{chart}{_legend(comparison, points)}</div>', lead)
-
-
-def _legend(comparison: Comparison, shown: Iterable[int]) -> str:
-    items = "".join(f"<li>{_swatch(k)}{escape_name(comparison.methods[k].name)}</li>" for k in shown)
-    return f'<ul class="legend">{items}</ul>'
-
-
-def _swatch(k: int) -> str:
-    return f'<i class="swatch" style="--colour:{class_colour(k)}"></i>'
+    ends = "; ".join(
+        f"{line.name} {line.y[0]:.1f} % at {number(line.x[0])}"
+        + (f" to {line.y[-1]:.1f} % at {number(line.x[-1])}" if len(line.y) > 1 else "")
+        for line in lines
+    )
+    chart = line_chart(
+        [*lines, *more], x_label, "accuracy (%)", f"{title} by {x_label}: {ends}.", dots=True, horizontal=horizontal
+    )
+    return section(key, title, f'<div class="card">{chart}{legend(lines)}</div>', lead)
 
 
 def _missing(comparison: Comparison) -> str:
     """Methods without numbers, and why."""
     groups = (("failed", comparison.failed), ("skipped", comparison.skipped))
     rows = [
-        f'<tr><th scope="row">{escape_name(name)}</th><td>{kind}</td><td>{escape_text(reason)}</td></tr>'
+        row(escape_name(name), kind, escape_text(reason))
         for kind, reasons in groups
         for name, reason in reasons.items()
     ]

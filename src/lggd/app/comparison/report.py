@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lggd._system.files import write_text
 from lggd.app.comparison.comparison_page import render_comparison
 from lggd.app.comparison.label_splits import describe_labels
 from lggd.app.comparison.runner import machine
-from lggd.app.comparison.summary import COLUMNS, MethodSummary
+from lggd.app.comparison.summary import COLUMNS
 from lggd.app.runs.methods import installed_versions
 from lggd.app.runs.run import now
+from lggd.errors import optional_package
 from lggd.text import counted, duration
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from lggd.app.comparison.comparison import Comparison
@@ -58,54 +60,27 @@ def describe_protocol(comparison: Comparison) -> str:
 
 def draw_comparison(comparison: Comparison) -> Figure:
     """Returns a figure of four panels; every method has one colour in all of them."""
-    from matplotlib.figure import Figure
+    with optional_package("plot", "lggd[figures]"):
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 8), layout="constrained")
-    panels = figure.subplots(2, 2).ravel()
-    methods = comparison.methods
-    for draw, axes in zip((_accuracies, _curves, _calibration, _times), panels, strict=True):
-        draw(axes, methods)
-    handles, names = panels[3].get_legend_handles_labels()
-    if names:
-        figure.legend(handles, names, loc="outside lower center", ncols=min(5, len(names)), fontsize="small")
-    return figure
-
-
-def _colour(number: int) -> str:
-    return f"C{number % 10}"
-
-
-def _accuracies(axes: Axes, methods: list[MethodSummary]) -> None:
-    for k, method in enumerate(methods):
-        values = list(method.accuracy.values())
-        axes.plot(values, [k] * len(values), "o", color=_colour(k), alpha=0.35, markersize=4)
-        axes.errorbar(method.mean, k, xerr=method.sd or 0.0, fmt="D", color=_colour(k), capsize=4)
-    axes.set_yticks(range(len(methods)), [method.name for method in methods])
-    axes.invert_yaxis()
-    axes.set(title="Accuracy on each split, mean ± sd", xlabel=ACCURACY)
-
-
-def _curves(axes: Axes, methods: list[MethodSummary]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    for k, method in enumerate(methods):
+    accuracies, curves, calibration, times = figure.subplots(2, 2).ravel()
+    calibration.plot([0, 100], [0, 100], color="grey", linewidth=0.8, linestyle=":")
+    for k, method in enumerate(comparison.methods):
+        colour, values = f"C{k % 10}", list(method.accuracy.values())
+        accuracies.plot(values, [k] * len(values), "o", color=colour, alpha=0.35, markersize=4)
+        accuracies.errorbar(method.mean, k, xerr=method.sd or 0.0, fmt="D", color=colour, capsize=4)
         if len(method.curve) > 1:
-            axes.plot(list(method.curve), list(method.curve.values()), "o-", color=_colour(k), markersize=4)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(title="Learning curve", xlabel="training labels", ylabel=ACCURACY)
-
-
-def _calibration(axes: Axes, methods: list[MethodSummary]) -> None:
-    axes.plot([0, 100], [0, 100], color="grey", linewidth=0.8, linestyle=":")
-    for k, method in enumerate(methods):
-        points = method.reliability
-        axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=_colour(k), markersize=3)
-    axes.set(title="Calibration", xlabel="probability of the predicted class (%)", ylabel=ACCURACY)
-
-
-def _times(axes: Axes, methods: list[MethodSummary]) -> None:
-    for k, method in enumerate(methods):
-        axes.plot(method.seconds, method.mean, "D", color=_colour(k), label=method.name)
-    if methods:
-        axes.set_xscale("log")
-    axes.set(title="Time and accuracy", xlabel="seconds per fit", ylabel=ACCURACY)
+            curves.plot(list(method.curve), list(method.curve.values()), "o-", color=colour, markersize=4)
+        calibration.plot(*np.reshape(method.reliability, (-1, 2)).T, "o-", color=colour, markersize=3)
+        times.semilogx(method.seconds, method.mean, "D", color=colour, label=method.name)
+    accuracies.set_yticks(range(len(comparison.methods)), [method.name for method in comparison.methods])
+    accuracies.invert_yaxis()
+    accuracies.set(title="Accuracy on each split, mean ± sd", xlabel=ACCURACY)
+    curves.xaxis.get_major_locator().set_params(integer=True)
+    curves.set(title="Learning curve", xlabel="training labels", ylabel=ACCURACY)
+    calibration.set(title="Calibration", xlabel="probability of the predicted class (%)", ylabel=ACCURACY)
+    times.set(title="Time and accuracy", xlabel="seconds per fit", ylabel=ACCURACY)
+    if comparison.methods:
+        figure.legend(loc="outside lower center", ncols=min(5, len(comparison.methods)), fontsize="small")
+    return figure

@@ -18,15 +18,16 @@ from lggd.text import timestamp
 
 # Number of classes with a colour in the style sheet; the hues of further classes are spread by the golden angle.
 STYLED_CLASSES = 12
-# Modules import each other by `import { a, b } from "./name.js";`, one statement per line.
-IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
+# Modules import each other by `import { a, b } from "./name.js";` or `import "./name.js";`, one statement per line.
+IMPORT = re.compile(r'^import (?:\{[^}]*\} from )?"\./([\w.]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=class |const |function |async )", re.MULTILINE)
 HEADING = re.compile(r'<section id="(\w+)" .*?<h2[^>]*>(.*?)</h2>')
+STYLES = ("colours.css", "base.css", "map.css", "page.css")
 PAGE_FILES = Path(__file__).parent / "page"
 
 
 def render_page(
-    script: str, styles: Iterable[str], sections: Iterable[str], facts: Mapping[str, str], texts: Mapping[str, str],
+    script: str, sections: Iterable[str], facts: Mapping[str, str], texts: Mapping[str, str],
     byline: str, data: str = "",
 ) -> str:  # fmt: skip
     """Fills the frame `page.html` and embeds a script; sections without content, "", are left out.
@@ -38,7 +39,7 @@ def render_page(
     return Template(page_file("page.html")).substitute(
         # The browser may run only the script with this hash, and load nothing.
         policy=f"default-src 'none'; script-src {script_hash(script)}; style-src 'unsafe-inline'; img-src data:",
-        style="\n".join(map(page_file, styles)),
+        style="\n".join(map(page_file, STYLES)),
         facts="".join(f"<div><dt>{escape_text(k)}</dt><dd>{escape_text(v)}</dd></div>" for k, v in facts.items()),
         contents="".join(f'<a href="#{key}">{title}</a>' for key, title in HEADING.findall(main)),
         main=main,
@@ -59,21 +60,11 @@ def page_file(name: str) -> str:
 def module_names(entry: str) -> list[str]:
     """Returns the modules that `entry` needs, itself last: a module comes after those it imports.
 
-    >>> module_names("map_view.js")
-    ['map_view.js']
     >>> module_names("charts.js")
     ['dom.js', 'charts.js']
     """
-    found: list[str] = []
-
-    def visit(name: str) -> None:
-        for imported in IMPORT.findall(page_file(name)):
-            if imported not in found:
-                visit(imported)
-        found.append(name)
-
-    visit(entry)
-    return found
+    needed = [name for imported in IMPORT.findall(page_file(entry)) for name in module_names(imported)]
+    return list(dict.fromkeys([*needed, entry]))
 
 
 @cache
@@ -111,6 +102,11 @@ def columns(*names: str) -> str:
 def notes_section(notes: Iterable[str]) -> str:
     items = "".join(f"<li>{escape_text(note)}</li>" for note in notes)
     return section("notes", "Notes", f'<ul class="card notes">{items}</ul>') if items else ""
+
+
+def row(head: str, *cells: object) -> str:
+    """A row of a table from HTML and numbers, with its head."""
+    return f'<tr><th scope="row">{head}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
 def class_colour(k: int) -> str:
