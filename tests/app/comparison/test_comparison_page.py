@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from lggd.app.comparison.comparison_page import render_comparison
 from lggd.app.comparison.statistics import PairedTest
 from lggd.app.comparison.summary import MethodSummary
 from lggd.app.report.frame import class_colour
+from lggd.errors import MissingPackageError
 from support import browser
 from support.page_reader import PageReader
 
@@ -81,6 +83,12 @@ def test_names_of_the_caller_are_escaped() -> None:
     page = page_of(*nasty, notes=(HOSTILE,), dataset=HOSTILE, machine=HOSTILE, failed={HOSTILE: HOSTILE})
     assert "<script>alert" not in page
     assert [tag for tag, _ in PageReader(page).tags].count("script") == 1
+
+
+def test_figures_need_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'lggd\[figures\]'"):
+        Comparison([], splits=3, labels=5).plot()
 
 
 def test_further_methods_have_colours_of_their_own() -> None:
