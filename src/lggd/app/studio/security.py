@@ -95,7 +95,7 @@ class Access:
         return frozenset(name.lower() for name in names)
 
     def cookie(self) -> str:
-        """What the cookie holds instead of the token itself."""
+        """The value of the cookie: a digest of the token."""
         return hmac.new((self.token or "").encode(), b"lggd studio", hashlib.sha256).hexdigest()
 
     def accepts(self, token: str) -> bool:

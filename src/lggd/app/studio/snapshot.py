@@ -1,4 +1,4 @@
-"""What readers see: labels and predictions at one moment, which never change, and what these suggest.
+"""Immutable snapshots of labels and predictions, and suggestions from them.
 
 Nodes to label next, labels that look wrong, accuracy, confusion, distances to a class.
 """
@@ -212,11 +212,11 @@ class SuspiciousLabel:
 @computed_once
 def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
     """Labels whose leave-one-out prediction disagrees, the most suspicious first, without those that somebody kept."""
-    found = _left_out(snapshot)
-    if found is None:
+    left_out = _left_out(snapshot)
+    if left_out is None:
         return []
     names = snapshot.active_names()
-    rows = zip(*(column.tolist() for column in vars(found).values()), strict=True)
+    rows = zip(*(column.tolist() for column in vars(left_out).values()), strict=True)
     return [
         SuspiciousLabel(*snapshot.identify(node), names[label], own, names[suggested], probability)
         for node, label, own, suggested, probability in rows
@@ -226,7 +226,7 @@ def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
 
 @computed_once
 def _left_out(snapshot: Snapshot) -> SuspiciousLabels | None:
-    """What all other labels say about each label; None without predictions."""
+    """Leave-one-out predictions of all labels; None without predictions."""
     return None if snapshot.model is None else snapshot.model.suspicious_labels()
 
 
