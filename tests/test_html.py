@@ -92,11 +92,13 @@ def test_models_are_shown_before_and_after_the_fit() -> None:
 
 
 def test_a_comparison_shows_its_table_and_recommendation() -> None:
-    found = lggd.compare(lggd.load("karate"), ["label-propagation", "kernel-ridge"], splits=2, labels=2, curve=False)
-    html = found._repr_html_()
+    comparison = lggd.compare(
+        lggd.load("karate"), ["label-propagation", "kernel-ridge"], splits=2, labels=2, curve=False
+    )
+    html = comparison._repr_html_()
     assert "table" in check(html)
     assert "label-propagation" in html
-    assert found.recommendation.split(":")[0] in html
+    assert comparison.recommendation.split(":")[0] in html
 
 
 def test_names_are_escaped_everywhere() -> None:

@@ -45,15 +45,15 @@ def page_of(*methods: MethodSummary, notes: tuple[str, ...] = ("Features were sc
     """The page of these methods; `changes` are of the comparison, or of its texts."""
     reasons = {"failed": {"broken": "ValueError: no"}, "skipped": {"gcn": "needs node features"}}
     texts = {name: changes.pop(name, text) for name, text in TEXTS.items()}
-    found = Comparison([], splits=3, labels=5, **reasons | changes)
-    vars(found)["methods"] = list(methods)
-    return render_comparison(found, {"nodes": "2,000", "edges": "6,000"}, texts, notes)
+    comparison = Comparison([], splits=3, labels=5, **reasons | changes)
+    vars(comparison)["methods"] = list(methods)
+    return render_comparison(comparison, {"nodes": "2,000", "edges": "6,000"}, texts, notes)
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[browser.Browser]:
-    with browser.launch() as found:
-        yield found
+    with browser.launch() as launched:
+        yield launched
 
 
 def test_the_page_says_everything() -> None:

@@ -63,7 +63,11 @@ def result_section(report: RunReport) -> str:
 
 
 def _strip(report: RunReport, part: str) -> Strip:
-    value, interval, name = report.accuracy[part] or 0.0, report.interval(part) or (0.0, 100.0), report.titles[part]
+    value, interval, name = (
+        report.accuracy[part] or 0.0,
+        report.interval(part) or (0.0, 100.0),
+        report.titles.get(part, part),
+    )
     words = f"{name}: {percent(value)}, between {interval[0]:.1f} and {interval[1]:.1f}"
     return Strip(name, value, interval, f"var(--series-{2 if part == 'model' else 1})", words)
 

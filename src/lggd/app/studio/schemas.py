@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
 
 from lggd.app.studio.session import CurvePoint
 
@@ -19,7 +19,7 @@ ClassName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 Version = Annotated[int, Field(ge=0, le=2**53, strict=True, description="The version of the label that you have seen.")]
 
 
-def _example(**values: Any) -> ConfigDict:
+def _example(**values: JsonValue) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 

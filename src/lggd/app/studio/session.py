@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -66,7 +66,8 @@ class CurvePoint:
 
 Task = Callable[[LabelStore], LabelChange | None]
 _Request = tuple[Task, Future[Outcome]]
-Listener = Callable[[str, dict[str, Any]], None]
+Event = dict[str, object]
+Listener = Callable[[str, Event], None]
 
 
 class Session:
@@ -291,7 +292,7 @@ class Session:
 
         return unsubscribe
 
-    def _announce(self, kind: str, values: dict[str, Any]) -> None:
+    def _announce(self, kind: str, values: Event) -> None:
         for listener in self._listeners:
             listener(kind, values)
 
@@ -310,7 +311,7 @@ def _current(snapshot: Snapshot, items: Iterable[Item], count: int) -> list[Item
     return [replace(each, version=int(snapshot.versions[each.number])) for each in islice(items, count)]
 
 
-def describe(snapshot: Snapshot) -> dict[str, Any]:
+def describe(snapshot: Snapshot) -> Event:
     """A snapshot in numbers."""
     return {
         "revision": snapshot.revision, "labels": snapshot.num_labels, "classes": list(snapshot.classes),
