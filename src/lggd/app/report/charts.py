@@ -126,19 +126,14 @@ def _round_step(minimum: float) -> float:
     return power * next(digit for digit in (1, 2, 2.5, 5, 10) if digit * power >= minimum * (1 - 1e-9))
 
 
-def line_chart(
-    lines: Sequence[Line], x_label: str, y_label: str, summary: str, dots: bool = False, horizontal: Axis | None = None
-) -> str:
-    """Returns the HTML of a chart; `summary` is its text for screen readers, `dots` marks every point.
-
-    `horizontal` is by default an axis of integers.
-    """
+def line_chart(lines: Sequence[Line], x_label: str, y_label: str, summary: str, dots: bool = False) -> str:
+    """Returns the HTML of a chart; `summary` is its text for screen readers, `dots` marks every point."""
+    x = np.concatenate([line.x for line in lines])
     values = np.concatenate([line.y[np.isfinite(line.y)] for line in lines])
     if not len(values):
         return '<p class="quiet">No finite value was recorded.</p>'
     vertical = Axis.for_values(values)
-    if horizontal is None:
-        horizontal = Axis.within(min(float(line.x[0]) for line in lines), max(float(line.x[-1]) for line in lines))
+    horizontal = Axis.within(float(x.min()), float(x.max())) if (x == np.rint(x)).all() else Axis.for_values(x)
     grid = "".join(f'<path class="grid" d="M0 {100 - vertical.percent(tick):.5g}H100"/>' for tick in vertical.ticks)
     drawn = "".join(_draw_line(line, horizontal, vertical, dots) for line in lines)
     x_name, y_name = (

@@ -24,6 +24,7 @@ from lggd.closed_form.kernels import Member, MixtureKernel
 from lggd.closed_form.ridge_inputs import RidgeInputs
 from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.distances import distance
+from lggd.text import percent
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -168,16 +169,12 @@ def all_suggestions(snapshot: Snapshot) -> list[Suggestion]:
 def _with_reason(snapshot: Snapshot, node: int, margin: float, variance: float, rank: float) -> Suggestion:
     (first, p), (second, _) = snapshot.top_classes(node, 2)
     if margin <= UNDECIDED:
-        reason = f"undecided between {first} ({_percent(p)}) and {second} ({_percent(p - margin)})"
+        reason = f"undecided between {first} ({percent(100 * p, 0)}) and {second} ({percent(100 * (p - margin), 0)})"
     elif rank >= 0.5:
-        reason = f"less like the labelled nodes than {math.floor(100 * rank)}\u00a0% of all nodes"
+        reason = f"less like the labelled nodes than {percent(math.floor(100 * rank), 0)} of all nodes"
     else:
         reason = "its label would tell about many uncertain nodes"
     return Suggestion(*snapshot.identify(node), reason, first, second, margin, variance)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}\u00a0%"
 
 
 @lru_cache(maxsize=2)
