@@ -36,7 +36,6 @@ APPLICATION = (
     ("app.graph_build",),
     ("app.runs",),
     ("app.comparison",),
-    ("paper",),
     ("app.studio",),
     ("lggd",),
     ("app", "app.cli"),

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from lggd import cluster as cluster
     from lggd import diffusion as diffusion
     from lggd import sklearn as sklearn
-    from lggd._system.memory import Memory
     from lggd.app import studio as studio
     from lggd.app.comparison.comparison import Comparison, compare
     from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet
@@ -50,10 +49,8 @@ if TYPE_CHECKING:
         NearestClass,
         SelfTraining,
         WeightedReadout,
-        fit_together,
         load_model,
     )
-    from lggd.models.memory_estimate import estimate_memory
     from lggd.progress import Progress
     from lggd.solvers.dijkstra import Dijkstra
     from lggd.solvers.evolution import Evolution, evolve, evolve_to_steady_state
@@ -61,7 +58,6 @@ if TYPE_CHECKING:
     from lggd.solvers.marching import FastMarching
     from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
     from lggd.solvers.solution import Solution, Statistics, Status
-    from lggd.training.engine import Checkpoint
     from lggd.training.problems import Optimization
 
 # Module → the public names that it defines. Type checkers read the imports above instead; a test compares the two.
@@ -82,12 +78,10 @@ _EXPORTS = {
     "graph": ("Graph", "Symmetrize"),
     "learning.flow": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
     "learning.networks": ("MLP", "PropagatedMLP"),
-    "_system.memory": ("Memory",),
     "models": (
         "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
-        "WeightedReadout", "fit_together", "load_model",
+        "WeightedReadout", "load_model",
     ),
-    "models.memory_estimate": ("estimate_memory",),
     "solvers.dijkstra": ("Dijkstra",),
     "solvers.evolution": ("Evolution", "evolve", "evolve_to_steady_state"),
     "solvers.iterative": ("FastIterative",),
@@ -95,7 +89,6 @@ _EXPORTS = {
     "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
     "solvers.solution": ("Solution", "Statistics", "Status"),
     "progress": ("Progress",),
-    "training.engine": ("Checkpoint",),
     "training.problems": ("Optimization",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
@@ -111,14 +104,13 @@ except PackageNotFoundError:  # a source tree that was never installed
 
 __all__ = [
     "GAT", "GCN", "GGD", "GPR", "LGGD", "MLP", "PPR", "RK4", "SSPRK3", "ArcCosine", "BackboneReadout", "ChebNet",
-    "Checkpoint", "Comparison", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler",
+    "Comparison", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler",
     "Evolution", "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "Heat", "HighPass", "Hops",
     "InputError", "JKNet", "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
-    "LearnedTimeScale", "Linear", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier",
+    "LearnedTimeScale", "Linear", "MaxScale", "MeanReadout", "NearestClass", "NodeClassifier",
     "Optimization", "Progress", "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution",
     "SolvedLGGD", "Standardize", "Statistics", "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "WeightedReadout",
-    "compare", "depth", "distance", "estimate_memory", "evolve", "evolve_to_steady_state", "fit_together", "load",
-    "load_model", "shortest_path",
+    "compare", "depth", "distance", "evolve", "evolve_to_steady_state", "load", "load_model", "shortest_path",
 ]  # fmt: skip
 
 

@@ -192,7 +192,7 @@ def plan(data, methods, folder):
     planned = [
         FitJob(each, own, problem_fingerprint(data), 2, split) for split, own in enumerate(datas) for each in candidates
     ]
-    return planned, JobOptions(Results(folder), 2, "cpu", 0, reuse=False)
+    return planned, JobOptions(Results(folder), 2, "cpu", 0)
 
 
 def test_a_lost_node_is_replaced_and_one_is_added(cluster, graph, single, nothing_left):

@@ -284,7 +284,7 @@ def test_dropout_rates_per_network():
         expected = torch.cat([network(x, training=True) for network in alone], 1)
         torch.testing.assert_close(together(x, training=True), expected)
     for q, network in enumerate(alone):
-        assert torch.equal(together.random_state()[str(q)], network.random_state()["0"])
+        assert torch.equal(together.generators[q].get_state(), network.generators[0].get_state())
 
 
 @both_ways

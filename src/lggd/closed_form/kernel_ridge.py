@@ -34,9 +34,8 @@ from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.errors import InputError
 from lggd.estimator.graph_change import GraphChange
 from lggd.estimator.inputs import Labels, read_graph, same_inputs, stored_graph
-from lggd.estimator.passes import FitSteps, FitTask
+from lggd.progress import Callback
 from lggd.training.engine import without_prefix
-from lggd.training.problems import read_seed
 from lggd.validation import check_instance, check_int, check_real
 
 # Graphs on disk with fewer edges are read into memory: the closed form takes about a hundred bytes per edge there.
@@ -136,10 +135,9 @@ class KernelRidge(RidgeUncertainty):
     def _held_out(self) -> float:
         return 0.0  # settings are chosen by leave-one-out
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        yield from ()
-        self._start(task.data, labels.num_classes)
-        self._drawn_seed = read_seed(seed)
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+        self._start(nodes, labels.num_classes)
+        self._drawn_seed = seed
         self._inputs = self._read_inputs(self.data_)
         self._choose(labels.train)
         self.labels_ = labels.train.clone()

@@ -20,7 +20,6 @@ from torch.autograd.function import once_differentiable
 from lggd.learning.node_features import NodeFeatures, stored
 from lggd.training.problems import (
     LEVELS,
-    SeededGenerators,
     StackedParameter,
     draw_keep_mask,
     draw_random_bytes,
@@ -37,7 +36,7 @@ SEQUENTIAL_FROM = 2**17
 MIN_COLUMNS = 16
 
 
-class StackedMLPs(SeededGenerators):
+class StackedMLPs:
     """Q MLPs with weights `[Q, in, out]` and biases `[Q, 1, out]`.
 
     `dropout` is the rate of all networks or of each; `input_dropout` that of the node features, for all.

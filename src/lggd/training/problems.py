@@ -1,4 +1,4 @@
-"""What each of the problems trained together has of its own: settings, targets, parameters, random numbers."""
+"""Per-problem settings, targets, parameters and random numbers of problems that are trained together."""
 
 # mypy: allow-untyped-decorators
 from __future__ import annotations
@@ -192,13 +192,6 @@ class SeededModules:
             for name, value in (*module.named_parameters(), *module.named_buffers())
         ]
 
-    def random_state(self) -> dict[str, Tensor]:
-        return {f"{q}.{device}": state for q, own in enumerate(self._random) for device, state in own.states.items()}
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        for q, own in enumerate(self._random):
-            own.states = {device: state[f"{q}.{device}"].cpu() for device in own.states}
-
 
 def read_seed(seed: int | torch.Generator) -> int:
     """Returns a seed as an integer: `seed` itself, or the next draw of a generator."""
@@ -219,19 +212,6 @@ def parameter_generators(generators: Sequence[torch.Generator]) -> list[torch.Ge
     """Generators for initial parameters: on the CPU, so that these are equal on every device."""
     # Not the seed itself: dropout must not draw the numbers that parameters were initialised with.
     return [torch.Generator().manual_seed((generator.initial_seed() + 1) % 2**63) for generator in generators]
-
-
-class SeededGenerators:
-    """Networks of many problems, each with its own generator, whose states can be saved."""
-
-    generators: Sequence[torch.Generator]
-
-    def random_state(self) -> dict[str, Tensor]:
-        return {str(q): generator.get_state() for q, generator in enumerate(self.generators)}
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        for q, generator in enumerate(self.generators):
-            generator.set_state(state[str(q)].cpu())
 
 
 class RandomState:

@@ -67,7 +67,7 @@ def test_commands_at_once_lose_nothing(people: Path, tmp_path: Path) -> None:
 
 
 def test_a_command_that_waits_says_so(people: Path) -> None:
-    from system.test_locks import held_elsewhere
+    from _system.test_locks import held_elsewhere
 
     with held_elsewhere(people / "model") as other:
         waiting = start("add-labels", people, "cy=left")

@@ -27,7 +27,7 @@ OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clie
 def method(name: str, mean: float, seconds: float, **more: Any) -> MethodSummary:
     values: dict[str, Any] = {
         "title": name.upper(), "accuracy": {0: mean - 1, 1: mean, 2: mean + 1}, "macro_f1": mean - 2,
-        "bins": [(100, 50.0, 45), (100, 90.0, 80)], "cpu_seconds": 2 * seconds, "memory": 3 * 2**20,
+        "bins": [(100, 50.0, 45), (100, 90.0, 80)], "cpu_seconds": 2 * seconds,
         "curve": {10: mean - 8, 20: mean - 4, 40: mean},
     }  # fmt: skip
     return MethodSummary(name, seconds=seconds, **values | more)
@@ -59,7 +59,7 @@ def chromium() -> Iterator[browser.Browser]:
 def test_the_page_says_everything() -> None:
     page = page_of(SLOW, FAST)
     texts = (
-        "letters", "Use slow: the highest accuracy", "88.00", "± 1.00", "−2.00", "clearly worse", "0.0321", "3.0 MiB",
+        "letters", "Use slow: the highest accuracy", "88.00", "± 1.00", "−2.00", "clearly worse", "0.0321",
         "ValueError: no", "needs node features", "Features were scaled.", "31 January 2025", "recommended",
     )  # fmt: skip
     for text in texts:
@@ -69,7 +69,7 @@ def test_the_page_says_everything() -> None:
 
 
 def test_sections_without_content_are_left_out() -> None:
-    bare = [replace(each, curve={}, bins=None, memory=None, accuracy={0: 80.0}) for each in (SLOW, FAST)]
+    bare = [replace(each, curve={}, bins=None, accuracy={0: 80.0}) for each in (SLOW, FAST)]
     page = page_of(*bare, failed={}, skipped={}, notes=())
     for key in ("curves", "calibration", "missing", "notes"):
         assert f'<section id="{key}"' not in page

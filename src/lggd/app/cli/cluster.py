@@ -61,7 +61,7 @@ def run_on_cluster(terminal: Terminal, run_input: RunInput, address: str, out: P
         "accuracy": {"reference": None, "model": accuracy},
         "training_seconds": {"reference": None, "model": solution["seconds"]}, "p_value": None, "additions": [],
         "notes": [*solution["notes"], NO_REFERENCE, UNKNOWN_ACCURACY if accuracy is None else NOT_ALL_LABELS],
-        "resumed": False, "out": str(out), "files": [PREDICTIONS, SUMMARY],
+        "out": str(out), "files": [PREDICTIONS, SUMMARY],
     }  # fmt: skip
     with terminal.working(f"Writing {out}"), replacing_folder(out, SUMMARY) as folder:
         found.write(folder / PREDICTIONS)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rich.table import Table
 from typer import Context
@@ -20,17 +20,12 @@ from lggd.app.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
 from lggd.text import counted, number
 
-if TYPE_CHECKING:
-    from lggd._system.memory import Memory
-
 DEFAULT_PARENT = Path("out")
-# Memory estimates below this size are not printed.
-LARGE_MEMORY = 2**28
 # The models of lggd.app.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
     "lggd", "lggd-plus", "kernel-ridge", "ggd", "lggd-trained", "lggd-plus-trained", "gcn", "gat", "chebnet", "jknet",
-    "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr", "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc",
-    "appnp", "label-propagation", "correct-and-smooth", "scikit-network", "gcn-plus",
+    "dropedge", "gdc-ppr", "gdc-heat", "gpr-gnn", "mlp", "sgc", "appnp", "label-propagation", "correct-and-smooth",
+    "scikit-network", "gcn-plus",
 )  # fmt: skip
 
 
@@ -62,7 +57,6 @@ def run_command(
     epochs: int | None = option(None, "Maximum number of training epochs of the backbone.", min=1, show_default="5000"),
     device: options.Device = "auto",
     out: Path | None = folder(None, "Folder for the results.", show_default="out/DATASET"),
-    resume: bool = option(False, "Resume an interrupted run.", "--resume"),
     no_report: bool = option(False, "Do not write report.html.", "--no-report"),
     cluster: StoredOn = None,
 ) -> None:
@@ -102,10 +96,6 @@ def run_command(
 
         lggd run digits --method gdc-ppr --out out/gdc
 
-    Example: continue after an interruption:
-
-        lggd run digits --resume
-
     Example: a graph on disk, on a Ray cluster:
 
         lggd run graphs/web --cluster auto
@@ -116,7 +106,7 @@ def run_command(
     with terminal.working("Loading lggd"):
         from lggd._system.files import check_folder_writable
         from lggd.app.runs.methods import RunSettings
-        from lggd.app.runs.run import SUMMARY, UnfinishedTraining, run, write_run
+        from lggd.app.runs.run import SUMMARY, run, write_run
     settings = RunSettings(method, backbone, preset, seed, epochs, options.chosen_device(device), reference)
     if out is not None:
         check_folder_writable(out, SUMMARY)
@@ -125,7 +115,6 @@ def run_command(
         run_input = graph.read(test_share, on_disk=True, verify=cluster is None)
     terminal.node_names = run_input.ids
     settings.check_input(run_input)
-    memory = settings.memory(run_input)
     if out is None:
         out = DEFAULT_PARENT / run_input.name
         with write_errors(DEFAULT_PARENT):
@@ -135,34 +124,14 @@ def run_command(
         facts = run_on_cluster(terminal, run_input, cluster, out, seed)
         terminal.print_result(facts, _tables(facts))
         return
-    _report_memory(terminal, memory)
-    unfinished = UnfinishedTraining(out, settings.record(run_input))
-    try:
-        with terminal.training(settings.titles()) as callback:
-            result = run(run_input, settings, callback=callback, training=unfinished, resume=resume)
-    except KeyboardInterrupt:
-        if unfinished.is_saved:
-            terminal.say(f"Checkpoints are in {unfinished.folder}. Add --resume to continue.", "yellow")
-        raise
+    with terminal.training(settings.titles()) as callback:
+        result = run(run_input, settings, callback=callback)
     with terminal.working(f"Writing {out}"):
         record, folder_name = shlex.join(["lggd", *sys.argv[1:]]), str(out)
         facts = write_run(
             out, result, command=record, report=not no_report, on_wait=lambda: terminal.wait_for(folder_name)
         )
-        unfinished.remove()
     terminal.print_result(facts, _tables(facts))
-
-
-def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
-    from lggd._system.files import size_in_words
-    from lggd.features.training_memory import REMEDY
-
-    if needed is None or (needed.total < LARGE_MEMORY and needed.fits is not False):
-        return
-    free = "" if needed.free is None else f"; {size_in_words(needed.free)} are free on {needed.device}"
-    terminal.say(f"Learning distances needs {needed}{free}.", "dim")
-    if needed.fits is False:
-        terminal.say(f"This may be too much. {REMEDY}", "yellow")
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:

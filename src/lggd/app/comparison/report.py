@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lggd._system.files import size_in_words, write_text
+from lggd._system.files import write_text
 from lggd.app.comparison.label_splits import describe_labels
-from lggd.app.comparison.runner import machine
+from lggd.app.comparison.machine import machine
 from lggd.app.comparison.summary import COLUMNS, MethodSummary
 from lggd.app.report.charts import Line, Strip, legend, line_chart, strips
 from lggd.app.report.frame import class_colour, class_name, columns, notes_section, render_page, row, section, table
@@ -85,12 +85,12 @@ def _recommendation(comparison: Comparison) -> str:
 
 def _methods(comparison: Comparison) -> str:
     names = columns(
-        "method", "accuracy (%)", "difference", "corrected p", "macro F1 (%)", "calibration error", "seconds", "memory"
+        "method", "accuracy (%)", "difference", "corrected p", "macro F1 (%)", "calibration error", "seconds"
     )
     rows = (_row(method, k, method.name == comparison.recommended) for k, method in enumerate(comparison.methods))
     lead = (
         "Means over all splits, ± standard deviation. Differences are from the first method, split by split, with the "
-        "p-value of Wilcoxon's signed-rank test after Holm's correction; seconds and memory are those of one fit and "
+        "p-value of Wilcoxon's signed-rank test after Holm's correction; seconds are those of one fit and "
         "its predictions (medians)."
     )
     shown = table("methods", names, rows, "Methods by accuracy")
@@ -108,7 +108,6 @@ def _row(method: MethodSummary, k: int, is_recommended: bool) -> str:
         f"{method.macro_f1:.2f}",
         "–" if method.calibration_error is None else f"{method.calibration_error:.1f}",
         number(method.seconds),
-        "–" if method.memory is None else size_in_words(method.memory),
     )
     mark = ' <span class="badge">recommended</span>' if is_recommended else ""
     return row(f'<span title="{escape_name(method.title)}">{class_name(method.name, k)}</span>{mark}', *cells)

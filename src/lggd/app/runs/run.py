@@ -6,7 +6,6 @@ import copy
 import datetime
 import json
 import platform
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -18,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd._system.files import check_folder_writable, locked_folder, replacing_folder, write_errors, write_text
+from lggd._system.files import locked_folder, replacing_folder, write_text
 from lggd.app.report.graph_layout import layout_graph
 from lggd.app.report.page import render
 from lggd.app.report.run_report import LabelAddition, McNemarTest, RunReport
@@ -35,17 +34,14 @@ from lggd.estimator.settings import to_plain
 from lggd.features.distance_features import DistanceFeatures
 from lggd.models import Ensemble, SelfTraining
 from lggd.progress import Progress
-from lggd.training.engine import Checkpoint, History
+from lggd.training.engine import History
 
 # The names of files in the folder of a run, and of the model in it.
 SUMMARY, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
 PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.parquet", "model"
-# The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
-UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
 FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
 REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
 
-NOTHING_TO_RESUME = "No interrupted run was found; this run started from the beginning."
 UNKNOWN_ACCURACY = "Accuracy is unknown, because fewer than two labels were held out."
 ONLY_GRAPH = "The nodes have no features: only the graph is used, and there is no network to compare with."
 NO_REFERENCE = "The graph is on disk: no network is trained for comparison, because it would need all edges in memory."
@@ -87,7 +83,6 @@ class RunResult:
     distances: Tensor | None
     features: Tensor | None
     curves: Mapping[str, History]
-    resumed: bool
     reference_predicted: Tensor | None = None
 
     @cached_property
@@ -106,25 +101,20 @@ def run(
     settings: RunSettings = RunSettings(),
     *,
     callback: RunCallback | None = None,
-    training: UnfinishedTraining | None = None,
-    resume: bool = False,
 ) -> RunResult:
-    """Trains and evaluates a model. With checkpoints in `training`, an interrupted run can be resumed."""
+    """Trains and evaluates a model."""
     started = time.perf_counter()
     settings.check_input(run_input)
-    resumed = training is not None and training.open(resume=resume)
     notes, truth = list(run_input.notes), run_input.data.y
     held_out = run_input.held_out.nonzero().squeeze(1)
     data = copy.copy(run_input.data).to(settings.device)  # PyG moves a Data in place
     accuracy: dict[str, float | None] = {"reference": None, "model": None}
     seconds, curves = dict(accuracy), dict[str, History]()
-    if resume and not resumed:
-        notes.append(NOTHING_TO_RESUME)
 
     def fit(model: NodeClassifier, part: str) -> Tensor:
         start = time.perf_counter()
         progress = None if callback is None else partial(callback, part)
-        model.fit(data, callback=progress, checkpoint=None if training is None else training.checkpoint(part))
+        model.fit(data, callback=progress)
         seconds[part] = time.perf_counter() - start
         probabilities, title = model.predict_proba().cpu(), settings.titles()[part]
         if len(held_out) >= FEWEST_HELD_OUT:
@@ -161,7 +151,7 @@ def run(
     return RunResult(
         input=run_input, settings=settings, model=model, accuracy=accuracy, seconds=seconds, additions=additions,
         notes=tuple(notes), probabilities=probabilities, labels=model.labels_.cpu(), measured_probabilities=measured,
-        measured_labels=measured_labels, distances=distances, features=table, curves=curves, resumed=resumed,
+        measured_labels=measured_labels, distances=distances, features=table, curves=curves,
         reference_predicted=reference_predicted,
     )  # fmt: skip
 
@@ -250,52 +240,6 @@ def read_object(path: Path, rule: str) -> dict[str, Any]:
     return found
 
 
-class UnfinishedTraining:
-    """The folder `OUT.training`, with the settings of a run and a checkpoint for each of its parts.
-
-    A run can be resumed only with equal `settings`, everything that the result depends on, serializable as JSON.
-    """
-
-    def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
-        out = Path(out).resolve()
-        self.folder = check_folder_writable(out.with_name(f"{out.name}.training"), UNFINISHED)
-        self.settings, self.every = json.loads(json.dumps(settings)), every
-
-    def open(self, *, resume: bool) -> bool:
-        """Creates the folder, or reuses it if `resume`; returns whether there is training to resume."""
-        if resume and self.is_saved:
-            self._check_settings()
-            return True
-        self.remove()
-        with write_errors(self.folder):
-            self.folder.mkdir()
-        write_text(self.folder / UNFINISHED, json.dumps(self.settings, indent=2) + "\n")
-        return False
-
-    def checkpoint(self, part: str) -> Checkpoint:
-        return Checkpoint(self.folder / part, key=json.dumps(self.settings, sort_keys=True), every=self.every)
-
-    def remove(self) -> None:
-        """Deletes the folder; the marker is deleted last, so that an interrupted deletion can be repeated."""
-        for part in PARTS:
-            shutil.rmtree(self.folder / part, ignore_errors=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def is_saved(self) -> bool:
-        """Whether there is training to resume; a name with a leading dot is an incomplete file."""
-        return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
-
-    def _check_settings(self) -> None:
-        before = read_object(self.folder / UNFINISHED, "contain the settings of a run")
-        for name in dict.fromkeys([*self.settings, *before]):  # options of the user come first
-            was, now = before.get(name), self.settings.get(name)
-            if was != now:
-                rule, but = "continue with the data and settings of the interrupted run", f"{name} was {was} there"
-                remedy, hints = "Use the same settings, or start again without {resume}.", {"resume": "`resume`"}
-                raise InputError("resume", rule, but=f"{but} and is {now} now", remedy=remedy, hints=hints)
-
-
 def write_run(
     out: str | Path,
     result: RunResult,
@@ -352,7 +296,7 @@ def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, 
         "training_seconds": {part: result.seconds[part] for part in result.accuracy},
         "p_value": None if result.comparison is None else result.comparison.p,
         "additions": [asdict(addition) for addition in result.additions],
-        "notes": run_notes(result, report=report), "resumed": result.resumed, "out": str(out),
+        "notes": run_notes(result, report=report), "out": str(out),
         "files": files + [REPORT] * report,
     }  # fmt: skip
 
