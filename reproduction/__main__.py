@@ -21,7 +21,7 @@ from lggd.app.cli.cluster import TrialsOn
 from lggd.app.cli.options import file, folder, option
 from lggd.app.cli.terminal import FAILED, Terminal, json_exponent, summary, table
 from lggd.errors import InputError, optional_package
-from lggd.html import counted
+from lggd.text import counted
 from lggd.validation import check_name
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 from lggd.app.comparison.results import Line
 from lggd.app.comparison.statistics import SIGNIFICANCE_LEVEL, PairedTest
 from lggd.errors import InputError, InputFileError
-from lggd.html import counted, signed
+from lggd.text import counted, signed
 from reproduction import measurements
 from reproduction.figures import BACKBONE_ROWS, FIGURES, draw_results
 from reproduction.measurements import (

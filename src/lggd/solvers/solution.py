@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from lggd.html import Facts, card, histogram, number
+from lggd.html import Facts, card, histogram
+from lggd.text import number
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -19,7 +19,7 @@ from lggd.app.cli.options import folder, option
 from lggd.app.cli.run import METHODS as RUN_METHODS
 from lggd.app.cli.terminal import FAILED, Terminal, table
 from lggd.errors import InputError
-from lggd.html import counted, number, signed
+from lggd.text import counted, number, signed
 
 DEFAULT_PARENT = Path("out")
 FLAGS = options.GRAPH_FLAGS | {"data.y": "--labels", "folder": "--out", "address": "--cluster"}

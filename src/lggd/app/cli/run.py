@@ -18,7 +18,7 @@ from lggd.app.cli.cluster import StoredOn, check_run, run_on_cluster
 from lggd.app.cli.options import file, folder, option
 from lggd.app.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
-from lggd.html import counted, number
+from lggd.text import counted, number
 
 DEFAULT_PARENT = Path("out")
 # The models of lggd.app.runs.methods. Repeated here because that module imports torch; a test compares them.

@@ -23,8 +23,9 @@ from lggd.app.comparison.summary import MethodSummary
 from lggd.app.runs.methods import Method
 from lggd.cluster.connection import connect
 from lggd.errors import InputTypeError, InputWarning, optional_package
-from lggd.html import Facts, bars, card, card_table, number
+from lggd.html import Facts, bars, card, card_table
 from lggd.progress import Callback
+from lggd.text import number
 from lggd.validation import check_int
 
 if TYPE_CHECKING:

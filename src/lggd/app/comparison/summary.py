@@ -17,7 +17,7 @@ from lggd.app.comparison.statistics import (
     paired_differences,
     paired_test,
 )
-from lggd.html import counted, duration, number, signed
+from lggd.text import counted, duration, number, signed
 
 # A method at most this many points below the best is as good in practice, unless it is clearly worse.
 TOLERANCE = 0.5

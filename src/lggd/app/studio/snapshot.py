@@ -1,4 +1,4 @@
-"""What readers see: labels and predictions at one moment, which never change, and what these suggest.
+"""Immutable snapshots of labels and predictions, and suggestions from them.
 
 Nodes to label next, labels that look wrong, accuracy, confusion, distances to a class.
 """
@@ -24,6 +24,7 @@ from lggd.closed_form.kernel_ridge import read_inputs
 from lggd.closed_form.kernels import ChosenKernel, MixtureKernel
 from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.distances import distance
+from lggd.text import percent
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -168,16 +169,12 @@ def all_suggestions(snapshot: Snapshot) -> list[Suggestion]:
 def _with_reason(snapshot: Snapshot, node: int, margin: float, variance: float, rank: float) -> Suggestion:
     (first, p), (second, _) = snapshot.top_classes(node, 2)
     if margin <= UNDECIDED:
-        reason = f"undecided between {first} ({_percent(p)}) and {second} ({_percent(p - margin)})"
+        reason = f"undecided between {first} ({percent(100 * p, 0)}) and {second} ({percent(100 * (p - margin), 0)})"
     elif rank >= 0.5:
-        reason = f"less like the labelled nodes than {math.floor(100 * rank)}\u00a0% of all nodes"
+        reason = f"less like the labelled nodes than {percent(math.floor(100 * rank), 0)} of all nodes"
     else:
         reason = "its label would tell about many uncertain nodes"
     return Suggestion(*snapshot.identify(node), reason, first, second, margin, variance)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}\u00a0%"
 
 
 @lru_cache(maxsize=2)
@@ -211,11 +208,11 @@ class SuspiciousLabel:
 @computed_once
 def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
     """Labels whose leave-one-out prediction disagrees, the most suspicious first, without those that somebody kept."""
-    found = _left_out(snapshot)
-    if found is None:
+    left_out = _left_out(snapshot)
+    if left_out is None:
         return []
     names = snapshot.active_names()
-    rows = zip(*(column.tolist() for column in vars(found).values()), strict=True)
+    rows = zip(*(column.tolist() for column in vars(left_out).values()), strict=True)
     return [
         SuspiciousLabel(*snapshot.identify(node), names[label], own, names[suggested], probability)
         for node, label, own, suggested, probability in rows
@@ -225,7 +222,7 @@ def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
 
 @computed_once
 def _left_out(snapshot: Snapshot) -> SuspiciousLabels | None:
-    """What all other labels say about each label; None without predictions."""
+    """Leave-one-out predictions of all labels; None without predictions."""
     return None if snapshot.model is None else snapshot.model.suspicious_labels()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 
 from lggd._system.files import write_text
 from lggd.app.comparison.comparison import Comparison
-from lggd.app.comparison.comparison_page import render_comparison
+from lggd.app.comparison.report import render_comparison
 from lggd.app.comparison.statistics import PairedTest
 from lggd.app.comparison.summary import MethodSummary
-from lggd.html import class_colour
+from lggd.app.report.frame import class_colour
+from lggd.errors import MissingPackageError
 from support import browser
 from support.page_reader import PageReader
 
@@ -43,15 +45,15 @@ def page_of(*methods: MethodSummary, notes: tuple[str, ...] = ("Features were sc
     """The page of these methods; `changes` are of the comparison, or of its texts."""
     reasons = {"failed": {"broken": "ValueError: no"}, "skipped": {"gcn": "needs node features"}}
     texts = {name: changes.pop(name, text) for name, text in TEXTS.items()}
-    found = Comparison([], splits=3, labels=5, **reasons | changes)
-    vars(found)["methods"] = list(methods)
-    return render_comparison(found, {"nodes": "2,000", "edges": "6,000"}, texts, notes)
+    comparison = Comparison([], splits=3, labels=5, **reasons | changes)
+    vars(comparison)["methods"] = list(methods)
+    return render_comparison(comparison, {"nodes": "2,000", "edges": "6,000"}, texts, notes)
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[browser.Browser]:
-    with browser.launch() as found:
-        yield found
+    with browser.launch() as launched:
+        yield launched
 
 
 def test_the_page_says_everything() -> None:
@@ -83,6 +85,12 @@ def test_names_of_the_caller_are_escaped() -> None:
     assert [tag for tag, _ in PageReader(page).tags].count("script") == 1
 
 
+def test_figures_need_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'lggd\[figures\]'"):
+        Comparison([], splits=3, labels=5).plot()
+
+
 def test_further_methods_have_colours_of_their_own() -> None:
     assert len({class_colour(k) for k in range(40)}) == 40
 
@@ -93,16 +101,19 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, width: int, scheme
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with chromium.page(tmp_path / "comparison.html", **options) as page:
         assert page.evaluate(OVERFLOW) == 0
-        assert page.locator(".point").count() == 2
+        assert page.locator("#times .dot").count() == 2
         assert page.locator(".strip .split").count() == 6
-        fast, slow = page.locator(".point").nth(1).bounding_box(), page.locator(".point").nth(0).bounding_box()
+        fast, slow = (
+            page.locator("#times .dot").nth(1).bounding_box(),
+            page.locator("#times .dot").nth(0).bounding_box(),
+        )
         assert fast["x"] < slow["x"], "faster is to the left"
         assert fast["y"] > slow["y"], "less accurate is lower"
+        swatches = page.locator(".methods .class i").evaluate_all("all => all.map(e => e.clientWidth * e.clientHeight)")
+        assert min(swatches) > 0, "the legend of colours has a size"
         headings = page.locator("nav a").all_inner_texts()
         assert headings[:3] == ["Recommendation", "Methods", "Accuracy"]
-        colours = page.evaluate(
-            "[...document.querySelectorAll('.point')].map(e => getComputedStyle(e).backgroundColor)"
-        )
+        colours = page.evaluate("[...document.querySelectorAll('#times .dot')].map(e => getComputedStyle(e).stroke)")
         assert len(set(colours)) == 2
         plot = page.locator("#curves .plot")
         plot.scroll_into_view_if_needed()
