@@ -74,7 +74,7 @@ def build_command(
     start = time.perf_counter()
     with terminal.working("Loading lggd"):
         from lggd._system.memory import read_size
-        from lggd.app.graph_build import build_graph
+        from lggd.app.tables.building import build_graph
         from lggd.datasets.stored_data import describe_graph
     size = read_size("memory", memory)
     with terminal.stages() as update:
@@ -82,7 +82,7 @@ def build_command(
             built = build_graph(
                 edges, out, nodes=nodes, label=label, id_column=id_column, unlabelled=unlabelled,
                 format=reading.edge_format, directed=directed, unbounded=unbounded, order=order, memory=size,
-                resume=resume, progress=lambda stage, done, total: update(stage.capitalize(), done, total),
+                resume=resume, callback=lambda now: update(now.stage.capitalize(), now.done, now.total),
             )  # fmt: skip
         except (KeyboardInterrupt, DiskFullError):
             terminal.say("Complete stages are kept. Add --resume to continue.", "yellow")
