@@ -186,13 +186,16 @@ class _Build:
     def run(self, out: Path) -> BuiltGraph:
         stage, path = self.work.stage, self.work.path
         self._tell("reading edges", 0)
-        read = stage("checked", lambda folder: self.edges.check(self.database, folder / EDGES))
-        self.edges.use(path / "checked" / EDGES)
+        read = stage("edges", lambda folder: self.edges.write(self.database, folder / EDGES))
         nodes = stage("nodes", partial(self._read_nodes, integers=read["integers"]))
-        numbered = stage("edges", partial(self._number_edges, read=read, nodes=nodes))
-        self.work.drop("checked")
-        rows = stage("rows", partial(self._write_rows, read=read, nodes=nodes, numbered=numbered))
-        self.work.drop("edges")
+        low, high = min(read["low"], nodes.get("low", read["low"])), max(read["high"], nodes.get("high", read["high"]))
+        integers = read["integers"] and nodes["integers"]
+        if not integers or (high - low + 1) * BYTES_PER_INTEGER > max(self.memory // 2, 2**24):
+            number = stage("numbered", partial(self._number_edges, integers=integers))
+            low, high = 0, number["nodes"] - 1
+        rows = stage("rows", partial(self._write_rows, read=read, low=low, high=high))
+        for name in ("edges", "numbered"):
+            self.work.drop(name)
         ordered = stage("order", self._find_order)
         if ordered["changed"]:
             stage("arranged", self._arrange)
@@ -225,47 +228,40 @@ class _Build:
         path = self.work.path / "nodes" / IDS
         return path if path.exists() else self.work.path / IDS
 
-    def _number_edges(self, folder: Path, read: dict[str, Any], nodes: dict[str, Any]) -> dict[str, Any]:
-        """Writes edges between numbers of nodes, or between integers if an array can number those."""
-        integers, place = read["integers"] and nodes["integers"], self.edges.source.place
-        low, high = min(read["low"], nodes.get("low", read["low"])), max(read["high"], nodes.get("high", read["high"]))
-        edges = self.edges.select(read["smallest"], integers=integers)
-        if integers and (high - low + 1) * BYTES_PER_INTEGER <= max(self.memory // 2, 2**24):
-            self.database.copy(edges, folder / EDGES, place)
-            return {"integers": True, "low": low, "high": high}
-        if self.nodes is None:
-            both = f"SELECT DISTINCT unnest([source, target]) AS id FROM ({edges})"
-            self.database.copy(f"SELECT id FROM ({both}) ORDER BY id", self._ids(), place, ordered=True)
-        ids = f"read_parquet({sql_text(self._ids())}, file_row_number = true)"
+    def _number_edges(self, folder: Path, integers: bool) -> dict[str, Any]:
+        """Writes the edges between numbers of nodes instead of ids."""
         self._tell("numbering nodes", 0)
+        path, kind = self.work.path / "edges" / EDGES, "BIGINT" if integers else "VARCHAR"
+        edges = f"(SELECT * REPLACE (c0::{kind} AS c0, c1::{kind} AS c1) FROM read_parquet({sql_text(path)}))"
+        ends = f"SELECT DISTINCT unnest([c0, c1]) AS id FROM {edges}"
+        if self.nodes is None:
+            self.database.copy(f"SELECT id FROM ({ends}) ORDER BY id", self._ids(), path, ordered=True)
+        ids = f"read_parquet({sql_text(self._ids())}, file_row_number = true)"
         joined = (
-            f"SELECT a.file_row_number AS source, b.file_row_number AS target, weight FROM ({edges}) AS edges "
-            f"LEFT JOIN {ids} AS a ON source = a.id LEFT JOIN {ids} AS b ON target = b.id"
+            f"SELECT edges.* REPLACE (a.file_row_number AS c0, b.file_row_number AS c1) FROM {edges} AS edges "
+            f"LEFT JOIN {ids} AS a ON c0 = a.id LEFT JOIN {ids} AS b ON c1 = b.id"
         )
-        self.database.copy(joined, folder / EDGES, place)
+        self.database.copy(joined, folder / EDGES, path)
         table = f"read_parquet({sql_text(folder / EDGES)})"
-        if self.database.rows(f"SELECT 1 FROM {table} WHERE source IS NULL OR target IS NULL LIMIT 1", place):
-            ends = f"SELECT DISTINCT unnest([source, target]) AS id FROM ({edges})"
+        if self.database.rows(f"SELECT 1 FROM {table} WHERE c0 IS NULL OR c1 IS NULL LIMIT 1", path):
             query = f"SELECT id FROM ({ends}) WHERE id NOT IN (SELECT id FROM {ids}) LIMIT {MAX_UNKNOWN}"
-            raise self._unknown_error([row[0] for row in self.database.rows(query, place)])
-        return {"integers": False, "low": 0, "high": len(parquet_column(self._ids())) - 1}
+            raise self._unknown_error([row[0] for row in self.database.rows(query, path)])
+        return {"nodes": len(parquet_column(self._ids()))}
 
     def _unknown_error(self, unknown: Sequence[object]) -> InputError:
         ids = parquet_column(self._ids())
         return self.edges.unknown_error(unknown, [str(name) for name in ids[:NODES_AT_ONCE].to_pylist()], len(ids))
 
-    def _write_rows(
-        self, folder: Path, read: dict[str, Any], nodes: dict[str, Any], numbered: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _write_rows(self, folder: Path, read: dict[str, Any], low: int, high: int) -> dict[str, Any]:
         """The rows of the graph in the given order, and the ids if they are integers of the edges alone."""
-        both, low, count = not self.directed, numbered["low"], numbered["high"] - numbered["low"] + 1
+        both, count = not self.directed, high - low + 1
         if self.edges.columns.is_length:
             length_note(read["smallest"], read["largest"])
         present, entries = np.zeros(count, np.bool_), np.zeros(count, np.int32)
-        for sources, targets, _ in self._chunks(weighted=False):
+        for sources, targets in self._chunks():
             count_entries(sources, targets, low, present, entries, both)
         number: Array | None = None
-        if numbered["integers"]:
+        if not (self.work.path / "numbered").exists():
             number = np.full(count, -1, np.int32)
             if self.nodes is None:
                 ids = np.flatnonzero(present) + low
@@ -281,26 +277,28 @@ class _Build:
             raise InputError(
                 "edges", "name fewer than 2**31 nodes", f"{len(entries):,}", "Split the graph by component."
             )
-        weighted = self.edges.value is not None and not read["smallest"] == read["largest"] == 1
-        chunks = (
-            (sources, targets, weight) if number is None else (number[sources - low], number[targets - low], weight)
-            for sources, targets, weight in self._chunks(weighted=weighted)
-        )
+        weighted = self.edges.is_weighted and not read["smallest"] == read["largest"] == 1
+
+        def chunks() -> Iterator[tuple[Array, Array, Array | None]]:
+            for sources, targets, *weight in self._chunks(self.edges.weight(read["smallest"]) if weighted else None):
+                if number is not None:
+                    sources, targets = number[sources - low], number[targets - low]
+                yield sources, targets, weight[0] if weight else None
+
         RowFiles(folder).write(
-            chunks, entries, both=both, weighted=weighted, memory=self.memory // 8,
+            chunks(), entries, both=both, weighted=weighted, memory=self.memory // 8,
             progress=partial(self._tell, "sorting edges"),
         )  # fmt: skip
         edges = int(np.load(folder / "indptr.npy", mmap_mode="r")[-1])
         return {"nodes": len(entries), "edges": edges}
 
-    def _chunks(self, *, weighted: bool) -> Iterator[tuple[Array, Array, Array | None]]:
-        """Sources, targets and weights of some edges at a time."""
-        path = self.work.path / "edges" / EDGES
-        names = "source, target, weight" if weighted else "source, target"
-        query = f"SELECT {names} FROM read_parquet({sql_text(path)})"
+    def _chunks(self, weight: str | None = None) -> Iterator[list[Array]]:
+        """Sources, targets and weights, if SQL of these is given, of some edges at a time."""
+        path = self.work.path / "numbered" / EDGES
+        path = path if path.exists() else self.work.path / "edges" / EDGES
+        query = f"SELECT c0, c1{f', {weight}' if weight else ''} FROM read_parquet({sql_text(path)})"
         for batch in self.database.batches(query, path, rows=EDGES_AT_ONCE):
-            columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-            yield columns[0], columns[1], columns[2] if weighted else None
+            yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
     def _find_order(self, folder: Path) -> dict[str, Any]:
         """Writes `order.npy` if another order is worth it; returns what was measured."""
@@ -369,11 +367,7 @@ class _Build:
         repeated = read["lines"] - read["loops"] - rows["edges"] // (1 if self.directed else 2)
         if repeated:
             how = "" if self.directed else ", in the same direction or the other"
-            kept = (
-                " The largest weight counts."
-                if self.edges.value is not None and not self.edges.columns.is_length
-                else ""
-            )
+            kept = " The largest weight counts." if self.edges.is_weighted and not self.edges.columns.is_length else ""
             verb = "repeats" if repeated == 1 else "repeat"
             yield f"{repeated:,} of {read['lines']:,} lines {verb} an edge{how}.{kept}"
 

@@ -80,10 +80,10 @@ class Database:
             result = cursor.execute(query)
             return dict(zip([column[0] for column in result.description], result.fetchone(), strict=True))
 
-    def copy(self, query: str, path: Path, place: object, *, ordered: bool = False) -> None:
-        """Writes the rows of a query to a Parquet file."""
+    def copy(self, query: str, path: Path, place: object, *, ordered: bool = False) -> int:
+        """Writes the rows of a query to a Parquet file; returns their number."""
         with self._cursor(place, ordered) as cursor:
-            cursor.execute(f"COPY ({query}) TO {sql_text(path)} (FORMAT parquet)")
+            return int(cursor.execute(f"COPY ({query}) TO {sql_text(path)} (FORMAT parquet)").fetchone()[0])
 
     @contextmanager
     def _cursor(self, place: object, ordered: bool = False) -> Iterator[Any]:
@@ -195,8 +195,10 @@ class LargeTable:
             return value
         if kind == "float":
             return f"CASE WHEN {self._is_whole(column)} THEN {value} END"
-        same = f"{value}::VARCHAR = {self.text(column)}" if kind in ("cell", "text") else "false"
-        return f"CASE WHEN {same} THEN {value} END"
+        if kind == "other":
+            return "NULL::BIGINT"
+        written = f"{value}::VARCHAR = "
+        return f"CASE WHEN {written}c{column} THEN {value} WHEN {written}trim(c{column}) THEN {value} END"
 
     def number(self, column: int) -> str:
         """SQL of a cell as a number, 1 and 0 for true and false; NULL for what is not plain."""

@@ -7,6 +7,7 @@ not, edges are read row by row into a Parquet file, and nodes into memory: the s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -43,60 +44,68 @@ class LargeEdges:
     """A table of edges and its columns; weights above 1 are an error unless `unbounded`."""
 
     def __init__(self, files: Files, format: EdgeFormat, *, unbounded: bool) -> None:
-        self.given = self.source = LargeTable.open(
-            files, partial(read_edge_table, format=format, most_lines=LINES_DECIDING)
-        )
+        self.source = LargeTable.open(files, partial(read_edge_table, format=format, most_lines=LINES_DECIDING))
         self.columns, self.unbounded = find_columns(self.source.table, format), unbounded
-        self.ends, self.value = self.columns.ends, self.columns.value
+        self.is_weighted = self.columns.value is not None
 
-    def check(self, database: Database, rows: Path) -> dict[str, Any]:
-        """Facts about all edges; raises where one cannot be read. Edges that are not plain are written to `rows`."""
-        notes: tuple[str, ...] = ()
+    def write(self, database: Database, path: Path) -> dict[str, Any]:
+        """Writes source, target and value of all edges to a Parquet file; returns facts about them.
+
+        The ends are integers if all are. Raises where an edge cannot be read.
+        """
+        notes, rows, columns = [*self.source.table.notes], path.with_name("rows.parquet"), [*self.columns.ends]
+        notes += self.columns.notes
+        columns += [] if self.columns.value is None else [self.columns.value]
+        integers = self._copy(database, self.source, columns, path, integers=True)
+        if not integers and not self._copy(database, self.source, columns, path, integers=False):
+            notes += self._write_rows(rows)
+            sql = f"(SELECT * FROM read_parquet({sql_text(rows)}))"
+            read = replace(self.source, sql=sql, kinds=("text", "text", "float"))
+            integers = self._copy(database, read, [*range(len(columns))], path, integers=True)
+            rows.unlink() if integers else rows.replace(path)
+        value = "c2" if self.is_weighted else "1::DOUBLE"
+        facts = database.row(
+            "SELECT count(*) AS lines, count(*) FILTER (WHERE c0 = c1) AS loops, "
+            + ("min(least(c0, c1)) AS low, max(greatest(c0, c1)) AS high, " if integers else "0 AS low, 0 AS high, ")
+            + (
+                "min(c2) AS smallest, max(c2) AS largest "
+                if self.is_weighted
+                else "1::DOUBLE AS smallest, 1::DOUBLE AS largest "
+            )
+            + f"FROM read_parquet({sql_text(path)})",
+            path,
+        )
+        highest = float(np.finfo(np.float32).max) if self.unbounded else 1
+        if not self.columns.is_length and not (np.float32(facts["smallest"]) > 0 and facts["largest"] <= highest):
+            self._refuse_weights(highest)
+        return facts | {"integers": integers, "notes": notes}
+
+    def _copy(
+        self, database: Database, source: LargeTable, columns: Sequence[int], path: Path, *, integers: bool
+    ) -> bool:
+        """Writes the edges if DuckDB can read all of them, as integers or texts; returns whether it can."""
+        first, second, *value = columns
+        ends = [source.integer(k) if integers else source.text(k) for k in (first, second)]
+        tests = ["e0 IS NOT NULL AND e1 IS NOT NULL", *([] if integers else map(source.is_plain, (first, second)))]
+        if source.kinds[first] == "cell" and source.table.has_header and not integers:
+            header = [sql_text(source.table.names[k]) for k in (first, second)]
+            tests.append(f"NOT (e0 = {header[0]} AND e1 = {header[1]})")
+        number = ""
+        if value:
+            low, high = (SHORTEST, LONGEST) if self.columns.is_length else (0, "'inf'::DOUBLE")
+            number = f", {source.number(value[0])} AS value"
+            tests.append(f"coalesce(value > {low} AND value < {high}, false)")
+        checked = (
+            f"CASE WHEN {' AND '.join(tests)} THEN e0 ELSE error('not plain: ' || coalesce(c{first}::VARCHAR, '')) END"
+        )
+        edges = f"SELECT *, {ends[0]} AS e0, {ends[1]} AS e1{number} FROM {source.sql}"
+        query = f"SELECT {checked} AS c0, e1 AS c1{', value AS c2' if value else ''} FROM ({edges})"
         try:
-            facts = self._facts(database)
+            return database.copy(query, path, source.place) > 0
         except DiskFullError:
             raise
-        except InputError:  # the reader of rows tells which, unless it can read it
-            facts = {"lines": 0}
-        if not facts["lines"] or facts["plain"] < facts["lines"] or facts["headers"]:
-            notes = self._write_rows(rows)
-            self.use(rows)
-            facts = self._facts(database)
-        if self.value is not None and not self.columns.is_length:
-            smallest, largest = np.float32(facts["smallest"]), np.float64(facts["largest"])
-            if not smallest > 0 or largest > (np.finfo(np.float32).max if self.unbounded else 1):
-                self._refuse_weights()
-        return facts | {"notes": [*self.given.table.notes, *self.columns.notes, *notes]}
-
-    def use(self, rows: Path) -> None:
-        """Reads the edges from `rows` if `check` wrote them there."""
-        if rows.exists():
-            kinds = ("text", "text", "float")[: 2 if self.columns.value is None else 3]
-            sql = f"(SELECT * FROM read_parquet({sql_text(rows)}))"
-            self.source = LargeTable(self.given.table, self.given.paths, self.given.read, sql, kinds)
-            self.ends, self.value = (0, 1), None if self.columns.value is None else 2
-
-    def _facts(self, database: Database) -> dict[str, Any]:
-        source, table = self.source, self.given.table
-        cells = [f"c{end}" if source.kinds[end] == "integer" else source.text(end) for end in self.ends]
-        plain = ["s IS NOT NULL AND t IS NOT NULL", *map(source.is_plain, self.ends)]
-        value, header = "1::DOUBLE", "false"
-        if self.value is not None:
-            low, high = (SHORTEST, LONGEST) if self.columns.is_length else (0, "'inf'::DOUBLE")
-            value = source.number(self.value)
-            plain.append(f"coalesce(value > {low} AND value < {high}, false)")
-        if source.kinds[self.ends[0]] == "cell" and table.has_header:
-            header = " AND ".join(f"{end} = {sql_text(table.names[k])}" for end, k in zip("st", self.ends, strict=True))
-        return database.row(
-            f"SELECT count(*) AS lines, count(*) FILTER (WHERE {' AND '.join(plain)}) AS plain, "
-            f"count(*) FILTER (WHERE {header}) AS headers, count(*) FILTER (WHERE s = t) AS loops, "
-            "coalesce(bool_and(i IS NOT NULL AND j IS NOT NULL), false) AS integers, "
-            "coalesce(min(least(i, j)), 0) AS low, coalesce(max(greatest(i, j)), 0) AS high, "
-            "min(value) AS smallest, max(value) AS largest "
-            f"FROM (SELECT *, {cells[0]} AS s, {cells[1]} AS t, {source.integer(self.ends[0])} AS i, "
-            f"{source.integer(self.ends[1])} AS j, {value} AS value FROM {source.sql})",
-            source.place,
-        )
+        except InputError:
+            return False
 
     def _write_rows(self, path: Path) -> tuple[str, ...]:
         """Writes names and values of all edges, read row by row; returns sentences about them."""
@@ -104,8 +113,8 @@ class LargeEdges:
         from pyarrow import parquet
 
         kinds = [("c0", arrow.string()), ("c1", arrow.string()), ("c2", arrow.float64())]
-        schema = arrow.schema(kinds[: 2 if self.columns.value is None else 3])
-        table = self.given.rows()
+        schema = arrow.schema(kinds[: 3 if self.is_weighted else 2])
+        table = self.source.rows()
         edges = (edge for _, *edge in read_edges(table, self.columns))
         with parquet.ParquetWriter(path, schema) as writer:
             while rows := list(islice(edges, ROWS_WRITTEN)):
@@ -113,35 +122,28 @@ class LargeEdges:
                 writer.write_table(arrow.table(columns, schema=schema))
         return table.numbers.notes(table.path)
 
-    def _refuse_weights(self) -> None:
-        table = self.given.rows()
+    def _refuse_weights(self, highest: float) -> None:
+        table = self.source.rows()
         for row, _, _, value in read_edges(table, self.columns):
-            rule, remedy = "be a number that float32 can hold", "Rescale the weights."
-            hints = dict[str, str]()
-            if value > 1 and not self.unbounded:
+            rule, remedy, hints = "be a number that float32 can hold", "Rescale the weights.", dict[str, str]()
+            if value > 1 == highest:
                 rule = "be a weight in (0, 1]"
-                remedy = (
-                    "Divide by the largest weight, add {unbounded} to allow any, or {lengths} if these are lengths."
-                )
+                remedy = "Divide by the largest, add {unbounded} to allow any, or {lengths} if these are lengths."
                 hints = {"unbounded": "unbounded=True", "lengths": "`length`"}
-            elif 0 < np.float64(value).astype(np.float32) < np.inf:
+            elif np.float64(value).astype(np.float32) > 0 and value <= highest:
                 continue
-            error = table.error(row, self.columns.value, rule, f"{value:g}", remedy)
-            raise error.replace(hints=hints)
+            raise table.error(row, self.columns.value, rule, f"{value:g}", remedy).replace(hints=hints)
 
-    def select(self, smallest: float, *, integers: bool) -> str:
-        """SQL of the edges: source and target as integers or names, and the weight, (ℓ₀/ℓ)² of a length ℓ."""
-        ends = [self.source.integer(end) if integers else self.source.text(end) for end in self.ends]
-        weight = "1::FLOAT"
-        if self.value is not None:
-            value = self.source.number(self.value)
-            ratio = f"({smallest!r}::DOUBLE / ({value}))"
-            weight = f"({ratio} * {ratio})::FLOAT" if self.columns.is_length else f"({value})::FLOAT"
-        return f"SELECT {ends[0]} AS source, {ends[1]} AS target, {weight} AS weight FROM {self.source.sql}"
+    def weight(self, smallest: float) -> str:
+        """SQL of the weight of a written edge: (ℓ₀/ℓ)² of a length ℓ, where ℓ₀ is the shortest."""
+        if not self.is_weighted:
+            return "1::FLOAT"
+        ratio = f"({smallest!r}::DOUBLE / c2)"
+        return f"({ratio} * {ratio})::FLOAT" if self.columns.is_length else "c2::FLOAT"
 
     def unknown_error(self, unknown: Sequence[object], ids: Sequence[str], count: int) -> InputError:
         """The first of the edges that name one of these nodes, which are none of `count` nodes such as `ids`."""
-        table, names = self.given.rows(), set(map(str, unknown))
+        table, names = self.source.rows(), set(map(str, unknown))
         for row, *ends, _ in read_edges(table, self.columns):
             for column, name in zip(self.columns.ends, ends, strict=True):
                 if name in names:
