@@ -67,12 +67,7 @@ class LargeEdges:
         facts = database.row(
             "SELECT count(*) AS lines, count(*) FILTER (WHERE c0 = c1) AS loops, "
             + ("min(least(c0, c1)) AS low, max(greatest(c0, c1)) AS high, " if integers else "0 AS low, 0 AS high, ")
-            + (
-                "min(c2) AS smallest, max(c2) AS largest "
-                if self.is_weighted
-                else "1::DOUBLE AS smallest, 1::DOUBLE AS largest "
-            )
-            + f"FROM read_parquet({sql_text(path)})",
+            + f"min({value}) AS smallest, max({value}) AS largest FROM read_parquet({sql_text(path)})",
             path,
         )
         highest = float(np.finfo(np.float32).max) if self.unbounded else 1
