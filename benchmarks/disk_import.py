@@ -30,14 +30,14 @@ import lggd
 from benchmarks.operation import Operation
 from benchmarks.products import write_products_like
 from benchmarks.record import RESULTS, Run, machine
-from lggd.app.graph_build import build_graph
+from lggd.app.tables.building import build_graph
 
 LINES, NODES, MEMORY = 100_000_000, 10_000_000, 2**32
 LINES_AT_ONCE = 4_000_000
 COMMUNITY_NODES, REPEATS, CLASSES = 600_000, 7, 4
 BUILD = """
 import sys, json
-from lggd.app.graph_build import build_graph
+from lggd.app.tables.building import build_graph
 built = build_graph(sys.argv[1], sys.argv[2], memory=int(sys.argv[3]))
 print(json.dumps({"nodes": built.nodes, "edges": built.edges, "order": built.metadata["node_order"]}))
 """

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import lggd
-from lggd.app.graph_build import build_graph
+from lggd.app.tables.building import build_graph
 
 rng = np.random.default_rng(0)
 turn = np.sqrt(rng.uniform(1, 100, 4000))

@@ -33,7 +33,6 @@ LIBRARY = (
 LARGE = (("cluster",),)
 APPLICATION = (
     ("app.tables", "app.report"),
-    ("app.graph_build",),
     ("app.runs",),
     ("app.comparison",),
     ("app.studio",),

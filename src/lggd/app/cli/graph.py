@@ -74,16 +74,15 @@ def build_command(
     start = time.perf_counter()
     with terminal.working("Loading lggd"):
         from lggd._system.memory import read_size
-        from lggd.app.graph_build import build_graph
+        from lggd.app.tables.building import build_graph
         from lggd.datasets.stored_data import describe_graph
-        from lggd.progress import Progress
     size = read_size("memory", memory)
-    with terminal.progress() as report:
+    with terminal.progress() as callback:
         try:
             built = build_graph(
                 edges, out, nodes=nodes, label=label, id_column=id_column, unlabelled=unlabelled,
                 format=reading.edge_format, directed=directed, unbounded=unbounded, order=order, memory=size,
-                resume=resume, progress=lambda *now: report(Progress(*now)),
+                resume=resume, callback=callback,
             )  # fmt: skip
         except (KeyboardInterrupt, DiskFullError):
             terminal.say("Complete stages are kept. Add --resume to continue.", "yellow")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -16,10 +16,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from lggd._system.files import check_extension, check_readable, reading
-from lggd.app.tables.edge_columns import AS_DETECTED, EdgeFormat, find_columns, read_edge_table
+from lggd.app.tables.edge_columns import AS_DETECTED, EdgeColumns, EdgeFormat, find_columns, read_edge_table
 from lggd.app.tables.table import (
     GRAPHML,
     TABLES,
+    Cell,
     Table,
     as_text,
     is_frame,
@@ -123,27 +124,16 @@ def _number_nodes(
     columns = find_columns(table, format, refuse_unused=refuse_unused)
     ends: list[int] = []
     values: list[float] = []
-    for row, cells in table:
-        for column in columns.ends:
-            name = as_text(cells[column])
+    for row, source, target, value in read_edges(table, columns):
+        for column, name in zip(columns.ends, (source, target), strict=True):
             node = numbers.get(name)
             if node is None:
-                if not name:
-                    raise table.error(row, column, "name a node", "an empty cell", "Fill it in or remove the row.")
                 if complete:
-                    remedy = suggestion(name, list(numbers), "Add the node, or remove the edge.")
-                    raise table.error(row, column, f"be one of the {len(numbers)} nodes", repr(name), remedy)
+                    raise unknown_node_error(table, row, column, name, list(numbers), len(numbers))
                 node = numbers[name] = len(numbers)
             ends.append(node)
-        if columns.value is not None:
-            values.append(read_value(table, row, columns.value, cells[columns.value], columns.is_length))
-    if not ends:
-        raise table.empty_error("edge", "Write lines such as a,b or a,b,0.5.")
+        values.append(value)
     edges = np.array(ends, np.int64).reshape(-1, 2).T
-    if table.has_header and table.unit == "line":
-        header = [numbers.get(table.names[end]) for end in columns.ends]
-        if None not in header and bool((edges == np.array(header)[:, None]).all(0).any()):
-            raise repeated_header_error(table, columns.ends)
     weight = None if columns.value is None else np.array(values)
     if weight is not None and columns.is_length:
         weight = 1 / weight**2
@@ -151,8 +141,28 @@ def _number_nodes(
     return EdgeTable(list(numbers), edges, weight, columns.is_length, notes)
 
 
-def read_value(table: Table, row: int | str, column: int, cell: Any, is_length: bool) -> float:
+def read_edges(table: Table, columns: EdgeColumns) -> Iterator[tuple[int | str, str, str, float]]:
+    """The position, source, target and weight or length of each edge; raises where a row is none."""
+    header = [table.names[end] for end in columns.ends] if table.has_header and table.unit == "line" else None
+    is_empty = True
+    for row, cells in table:
+        is_empty = False
+        ends = [as_text(cells[column]) for column in columns.ends]
+        if "" in ends:
+            remedy = "Fill it in or remove the row."
+            raise table.error(row, columns.ends[ends.index("")], "name a node", "an empty cell", remedy)
+        if ends == header:
+            edge = f"an edge from {ends[0]!r} to {ends[1]!r} in {table.unit} {row}"
+            raise InputError(table.path, "name its columns only once", edge, "Remove the repeated header.")
+        value = 1.0 if columns.value is None else _read_value(table, row, columns, cells[columns.value])
+        yield row, ends[0], ends[1], value
+    if is_empty:
+        raise table.empty_error("edge", "Write lines such as a,b or a,b,0.5.")
+
+
+def _read_value(table: Table, row: int | str, columns: EdgeColumns, cell: Cell) -> float:
     """A weight or a length; both must be positive."""
+    column, is_length = columns.value, columns.is_length
     value = table.numbers.read(cell)
     if is_length:
         if not SHORTEST < value < LONGEST:
@@ -170,11 +180,12 @@ def read_value(table: Table, row: int | str, column: int, cell: Any, is_length: 
     return value
 
 
-def repeated_header_error(table: Table, ends: tuple[int, int]) -> InputError:
-    """The names of the columns are an edge, as in files that were joined."""
-    first, second = (table.names[end] for end in ends)
-    value = f"an edge from {first!r} to {second!r}"
-    return InputError(table.path, "name its columns only once", value, "Remove the repeated header.")
+def unknown_node_error(
+    table: Table, row: int | str, column: int, name: str, ids: Sequence[str], count: int
+) -> InputError:
+    """An edge names a node that is none of `count`, of which `ids` are the first."""
+    remedy = suggestion(name, ids, "Add the node, or remove the edge.")
+    return table.error(row, column, f"be one of the {count} nodes", repr(name), remedy)
 
 
 def _read_matrix(matrix: Any, path: Path, numbers: dict[str, int] | None) -> EdgeTable:

@@ -84,7 +84,7 @@ def read_node_file(
         if isinstance(value, str):
             raise InputTypeError(argument, "be a list of columns", f"the text {value!r}", f"Pass [{value!r}].")
     requested = [name for name in (label, id_column, split_column) if name is not None]
-    table = read_named_table(source, requested, delimiter)
+    table = source if isinstance(source, Table) else read_named_table(source, requested, delimiter)
     columns = find_node_columns(
         table, label=label, id_column=id_column, split_column=split_column, ignore=ignore, category=category
     )
@@ -139,7 +139,7 @@ def _refuse_split(table: Table, features: Mapping[str, set[str] | None], split_c
     """
     for name, texts in features.items():
         parts = set() if texts is None or not texts <= SPLIT_VALUES.keys() else {SPLIT_VALUES[text] for text in texts}
-        if normalized(name) != "split" and len(parts - {None}) < 2:
+        if not is_split_name(name) and len(parts - {None}) < 2:
             continue
         hints = {"ignore": f"ignore={[name]!r}", "category": f"category={[name]!r}"}
         choice = "{ignore} (not used) or {category} (a feature)"
@@ -148,6 +148,11 @@ def _refuse_split(table: Table, features: Mapping[str, set[str] | None], split_c
             choice = "{split_column} (train, val and test), " + choice
         rule = "be used or ignored, because it seems to tell which nodes are for training"
         raise InputError(f"{table.path}, column {name!r}", rule, remedy=f"Add {choice}.", hints=hints)
+
+
+def is_split_name(name: str) -> bool:
+    """Whether a column is called split."""
+    return normalized(name) == "split"
 
 
 @dataclass(frozen=True)

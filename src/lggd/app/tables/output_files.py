@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from lggd._system.files import check_extension, check_writable, replacing
-from lggd.app.tables.table import PARQUET
+from lggd.app.tables.table import PARQUET, import_arrow
 from lggd.errors import InputError, InputTypeError
 from lggd.graph.edge_list import as_array
 
@@ -114,7 +114,7 @@ def _write(
 
 
 def _write_parquet(path: Path, names: list[str], blocks: Iterator[list[Any]]) -> None:
-    import pyarrow as arrow
+    arrow = import_arrow()
     from pyarrow import parquet
 
     def as_table(block: list[Any]) -> Any:

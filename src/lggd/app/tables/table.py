@@ -7,14 +7,19 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from lggd._system.files import check_extension, check_readable, reading
 from lggd.app.tables.dialect import TEXT_TABLES, Dialect, Numbers, find_dialect
-from lggd.errors import InputError
+from lggd.errors import InputError, optional_package
 from lggd.validation import listed, suggestion
+
+if TYPE_CHECKING:
+    import pyarrow
 
 PARQUET, GRAPHML = ".parquet", ".graphml"
 TABLES = (*TEXT_TABLES, PARQUET)
@@ -106,6 +111,28 @@ def read_table(
     return Table(path, "line", numbers, chain([first] if first else [], rows), dialect.notes, dialect, False)
 
 
+def import_arrow() -> ModuleType:
+    """pyarrow, or an error that says how to install it."""
+    with optional_package("a Parquet file", "lggd[tables]"):
+        return import_module("pyarrow")
+
+
+def parquet_column(path: Path) -> pyarrow.ChunkedArray:
+    """The one column of a Parquet file."""
+    import_arrow()
+    from pyarrow import parquet
+
+    return parquet.read_table(path).column(0)
+
+
+def write_parquet(path: Path, values: Any, name: str = "id") -> None:
+    """Writes one column to a Parquet file."""
+    arrow = import_arrow()
+    from pyarrow import parquet
+
+    parquet.write_table(arrow.table({name: values}), path)
+
+
 def normalized(name: str) -> str:
     """The name of a column without case, spaces and punctuation."""
     return re.sub(r"[\W_]+", "", str(name).lower())
@@ -148,7 +175,7 @@ def _text_rows(path: Path, dialect: Dialect) -> Iterator[Row]:
 
 
 def _read_parquet(path: Path) -> Table:
-    import pyarrow as arrow
+    arrow = import_arrow()
     from pyarrow import parquet
 
     def values(column: Any) -> Any:

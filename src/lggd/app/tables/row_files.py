@@ -23,7 +23,7 @@ HEADER_BYTES = 128
 EDGES_AT_ONCE = 2**22
 # Bytes of memory per entry while a file is sorted.
 BYTES_PER_ENTRY = 40
-MOST_BUCKETS = 1000
+MAX_BUCKETS = 1000
 
 Array = NDArray[Any]
 
@@ -65,14 +65,14 @@ class RowFiles:
         all_one = True
         for bucket in range(len(buckets)):
             first, last = buckets.bounds[bucket], buckets.bounds[bucket + 1]
-            found = buckets.sort(bucket)
-            indptr[first + 1 : last + 1] = found.lengths
-            degree[first:last] = _degree(found)
-            files["indices"].append(found.indices)
-            if found.weight is not None:
-                all_one = all_one and bool((found.weight == 1).all())
-                files["weight"].append(found.weight)
-                files["root_weight"].append(np.sqrt(found.weight))
+            part = buckets.sort(bucket)
+            indptr[first + 1 : last + 1] = part.lengths
+            degree[first:last] = _degree(part)
+            files["indices"].append(part.indices)
+            if part.weight is not None:
+                all_one = all_one and bool((part.weight == 1).all())
+                files["weight"].append(part.weight)
+                files["root_weight"].append(np.sqrt(part.weight))
             progress(total + int(total * (bucket + 1) / len(buckets)), 2 * total)
         for file in files.values():
             file.close()
@@ -120,7 +120,7 @@ class Buckets:
         self.folder, self.weighted = folder, weighted
         ends = np.cumsum(entries, dtype=np.int64)
         total = int(ends[-1]) if len(ends) else 0
-        most = max(memory // BYTES_PER_ENTRY, total // MOST_BUCKETS, 1)
+        most = max(memory // BYTES_PER_ENTRY, total // MAX_BUCKETS, 1)
         cuts = np.searchsorted(ends, np.arange(most, total, most)) + 1
         self.bounds = np.unique(np.r_[0, cuts[cuts < len(ends)], len(ends)])
         self.bucket_of = np.repeat(np.arange(len(self.bounds) - 1, dtype=np.int16), np.diff(self.bounds))
@@ -155,14 +155,14 @@ class Buckets:
             lengths = _sort_rows(entries, starts)
             columns, bits = _compact(entries, starts, lengths)
             self._path(bucket, "weight").unlink()
-            found = SortedRows(lengths, columns, bits.view(np.float32))
+            part = SortedRows(lengths, columns, bits.view(np.float32))
         else:
             keys.sort()
             keys = keys[np.r_[keys[1:] != keys[:-1], np.ones(min(len(keys), 1), bool)]]
             lengths = np.bincount((keys >> np.uint64(32)).astype(np.int64) - first, minlength=last - first)
-            found = SortedRows(lengths, (keys & np.uint64(0xFFFFFFFF)).astype(np.int32), None)
+            part = SortedRows(lengths, (keys & np.uint64(0xFFFFFFFF)).astype(np.int32), None)
         self._path(bucket, "keys").unlink()
-        return found
+        return part
 
 
 class ArrayFile:
@@ -195,6 +195,19 @@ class ArrayFile:
         self._file.seek(0)
         self._file.write(magic + (len(text)).to_bytes(2, "little") + text.encode())
         self._file.close()
+
+
+@njit(cache=True)
+def count_entries(sources, targets, low, present, entries, both):  # pragma: no cover
+    """Marks the ends of edges from `low` on, and adds how many entries each edge brings to their rows."""
+    for e in range(sources.size):
+        source, target = sources[e] - low, targets[e] - low
+        present[source] = True
+        present[target] = True
+        if source != target:
+            entries[source] += 1
+            if both:
+                entries[target] += 1
 
 
 @njit(cache=True)

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from lggd.graph.csr import CSR
 
 # Nodes of a group: the values of four classes take 128 KiB.
-MOST_MEMBERS = 2**13
+MAX_MEMBERS = 2**13
 # Neighbours that are asked for their label, at most about twice as many; sweeps, unless few labels change before.
-NEIGHBOURS_ASKED, MOST_SWEEPS, FEWEST_CHANGES = 32, 5, 0.01
+NEIGHBOURS_ASKED, MAX_SWEEPS, MIN_CHANGES = 32, 5, 0.01
 # A new order is worth its cost if it lowers the mean of log2(1 + gap) by this fraction.
-LEAST_GAIN = 0.05
+MIN_GAIN = 0.05
 
 Array = NDArray[Any]
 
@@ -31,12 +31,12 @@ def neighbour_order(csr: CSR, progress: Callable[[int, int], None]) -> Array:
     indptr, indices = csr.indptr.numpy(), csr.indices.numpy()
     nodes = csr.num_nodes
     label, size, count = np.arange(nodes, dtype=np.int32), np.ones(nodes, np.int32), np.zeros(nodes, np.int32)
-    for sweep in range(MOST_SWEEPS):
+    for sweep in range(MAX_SWEEPS):
         changes = 0
         for first, last in csr.blocks():
-            changes += _spread(indptr, indices, label, size, count, first, last, NEIGHBOURS_ASKED, MOST_MEMBERS)
-        progress(sweep + 1, MOST_SWEEPS + 1)
-        if changes < FEWEST_CHANGES * nodes:
+            changes += _spread(indptr, indices, label, size, count, first, last, NEIGHBOURS_ASKED, MAX_MEMBERS)
+        progress(sweep + 1, MAX_SWEEPS + 1)
+        if changes < MIN_CHANGES * nodes:
             break
     group = np.cumsum(size > 0, dtype=np.int32) - np.int32(1)
     label = group[label]
@@ -45,7 +45,7 @@ def neighbour_order(csr: CSR, progress: Callable[[int, int], None]) -> Array:
     order = _breadth_first(indptr, indices, label, members, starts, NEIGHBOURS_ASKED)
     if csr.mapped is not None:
         csr.mapped.release()
-    progress(MOST_SWEEPS + 1, MOST_SWEEPS + 1)
+    progress(MAX_SWEEPS + 1, MAX_SWEEPS + 1)
     return np.asarray(order)
 
 
@@ -57,19 +57,19 @@ def _spread(indptr, indices, label, size, count, first, last, asked, most):  # p
     for i in range(first, last):
         begin, end = indptr[i], indptr[i + 1]
         step = max(1, (end - begin) // asked)
-        found = 0
+        seen = 0
         for e in range(begin, end, step):
             one = label[indices[e]]
             if count[one] == 0:
-                touched[found] = one
-                found += 1
+                touched[seen] = one
+                seen += 1
             count[one] += 1
         old = label[i]
         best, most_votes = old, count[old]
-        for k in range(found):
+        for k in range(seen):
             if count[touched[k]] > most_votes and size[touched[k]] < most:
                 best, most_votes = touched[k], count[touched[k]]
-        for k in range(found):
+        for k in range(seen):
             count[touched[k]] = 0
         if best != old:
             size[old] -= 1

@@ -13,7 +13,7 @@ from lggd.errors import InputError
 
 STATE = "build.json"
 # Changes when files of a stage mean something else.
-VERSION = 1
+VERSION = 2
 
 
 class WorkFolder:

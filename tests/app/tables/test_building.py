@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lggd
-from lggd.app.graph_build import build, build_graph, row_files
+from lggd.app.tables import building, row_files
+from lggd.app.tables.building import build_graph
 from lggd.app.tables.edge_columns import EdgeFormat
 from support.stored_edges import edges_by_id, edges_of_table, node_ids
 
@@ -49,7 +50,7 @@ def frame():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_several_files_of_edges_are_sorted_one_by_one(frame, tmp_path, monkeypatch, weighted):
     monkeypatch.setattr(row_files, "BYTES_PER_ENTRY", 2**20)  # 512 entries at a time
-    monkeypatch.setattr(build, "LEAST_MEMORY", 0)
+    monkeypatch.setattr(building, "MIN_MEMORY", 0)
     found = []
     original = row_files.Buckets.sort
     monkeypatch.setattr(row_files.Buckets, "sort", lambda self, k: (found.append(k), original(self, k))[1])
@@ -170,7 +171,7 @@ def test_truth_values_are_numbers_and_columns_can_be_ignored(tmp_path):
 
 
 def test_neighbours_are_brought_together_with_all_that_belongs_to_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "SMALLEST_WORTH_ORDERING", 1)
+    monkeypatch.setattr(building, "SMALLEST_WORTH_ORDERING", 1)
     random = np.random.default_rng(0)
     name = random.permutation(400)
     edges = pd.DataFrame({"source": name[:-1], "target": name[1:], "weight": (1 + np.arange(399)) / 400})

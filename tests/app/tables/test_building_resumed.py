@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 import lggd
-from lggd.app.graph_build import build, build_graph, work_folder
+from lggd.app.tables import building, work_folder
+from lggd.app.tables.building import build_graph
 from lggd.errors import InputError
 from lggd.graph.stored_graph import StoredGraphWriter
 from support.command_line import files_of
@@ -18,13 +19,13 @@ from support.processes import finish
 # Kills itself where the graph is complete except for its manifest.
 KILLED = """
 import os, signal, sys
-from lggd.app.graph_build import build_graph
+from lggd.app.tables.building import build_graph
 from lggd.graph.stored_graph import StoredGraphWriter
 folder = sys.argv[1]
 StoredGraphWriter.finish = lambda *arguments, **options: os.kill(os.getpid(), signal.SIGKILL)
 build_graph(f"{folder}/edges.csv", f"{folder}/graph", nodes=f"{folder}/nodes.csv", label="kind")
 """
-STAGES = ("edges", "names", "numbered", "rows", "order", "arranged", "nodes")
+STAGES = ("edges", "nodes", "numbered", "rows", "order", "arranged", "graph")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def moments(tables):
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "SMALLEST_WORTH_ORDERING", 1)
+        patch.setattr(building, "SMALLEST_WORTH_ORDERING", 1)
         patch.setattr(work_folder.WorkFolder, "stage", run)
         patch.setattr(StoredGraphWriter, "finish", lambda *a, **b: (keep(("finish", "before")), finish(*a, **b)))
         built(tables)
@@ -74,12 +75,12 @@ def moments(tables):
 
 @pytest.mark.parametrize(
     ("victim", "when"),
-    [("edges", "after"), ("rows", "during"), ("arranged", "after"), ("nodes", "during"), ("finish", "before")],
+    [("edges", "after"), ("rows", "during"), ("arranged", "after"), ("graph", "during"), ("finish", "before")],
 )
 def test_an_interrupted_build_is_resumed_with_the_same_bytes(tables, moments, monkeypatch, victim, when):
     found, files = moments
     shutil.copytree(found[victim, when], tables, dirs_exist_ok=True)
-    monkeypatch.setattr(build, "SMALLEST_WORTH_ORDERING", 1)
+    monkeypatch.setattr(building, "SMALLEST_WORTH_ORDERING", 1)
     with pytest.raises(InputError, match="must be the folder of a graph"):
         lggd.Graph.open(tables / "graph")
     done = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -15,38 +15,30 @@ import torch
 from numpy.typing import NDArray
 
 from lggd._system.files import check_folder_writable, locked_folder, write_errors
-from lggd.app.graph_build.database import Database, import_duckdb
-from lggd.app.graph_build.edge_source import (
-    NAMES,
-    EdgeSource,
-    RawEdges,
-    integers_fit,
-    number_integers,
-    number_names,
-    write_names,
-    write_numbered,
-)
-from lggd.app.graph_build.node_order import LEAST_GAIN, neighbour_order
-from lggd.app.graph_build.node_source import NodeSource
-from lggd.app.graph_build.row_files import ArrayFile, RowFiles
-from lggd.app.graph_build.work_folder import WorkFolder
+from lggd.app.tables.database import Database, Files, import_duckdb, sql_text
 from lggd.app.tables.edge_columns import AS_DETECTED, EdgeFormat
 from lggd.app.tables.graph_files import length_note
+from lggd.app.tables.large_tables import MAX_UNKNOWN, LargeEdges, LargeNodes
+from lggd.app.tables.node_order import MIN_GAIN, neighbour_order
+from lggd.app.tables.row_files import EDGES_AT_ONCE, ArrayFile, RowFiles, count_entries
+from lggd.app.tables.table import parquet_column, write_parquet
+from lggd.app.tables.work_folder import WorkFolder
 from lggd.errors import DiskFullError, InputError
 from lggd.graph.csr import SCATTERED, SMALLEST_WORTH_ORDERING, gaps, inverse
 from lggd.graph.stored_graph import MANIFEST, StoredGraphWriter, writing_graph
+from lggd.progress import Callback, Progress
 from lggd.validation import check_name
 
-MEMORY, LEAST_MEMORY = 2**32, 2**28
-MOST_NODES = 2**31
-# Files beside the folders of the stages.
-IDS, FEATURES = "ids.npy", "features.npy"
+MEMORY, MIN_MEMORY = 2**32, 2**28
+MAX_NODES = 2**31
+# Files in the folders of the stages.
+IDS, EDGES = "ids.parquet", "edges.parquet"
+# Bytes per integer between the smallest and the largest id, in which their numbers are looked up.
+BYTES_PER_INTEGER = 12
 # Rows of features that are copied at a time.
 NODES_AT_ONCE = 2**16
 
 Array = NDArray[Any]
-# Called with the stage, how much of it is done, and the total if it is known.
-Progress = Callable[[str, int, int | None], None]
 
 
 class NodeOrder(StrEnum):
@@ -68,10 +60,10 @@ class BuiltGraph:
 
 
 def build_graph(
-    edges: Any,
+    edges: Files,
     out: str | Path,
     *,
-    nodes: Any = None,
+    nodes: Files | None = None,
     label: str | None = None,
     id_column: str | None = None,
     unlabelled: Sequence[str] | None = None,
@@ -81,14 +73,16 @@ def build_graph(
     order: NodeOrder | str = NodeOrder.NEIGHBOURS,
     memory: int = MEMORY,
     resume: bool = False,
-    progress: Progress | None = None,
+    callback: Callback | None = None,
 ) -> BuiltGraph:
     """Builds a graph on disk from tables of edges and nodes, for `Graph.open`.
 
-    Columns are found as in `read_edge_file` and `read_node_file`, and the same names are refused. Numbers have decimal
-    points: whether commas are decimal is decided by a whole table, which is read only once here. Edges are undirected
-    and may be listed once or twice; of repeated ones the largest weight counts. Self-loops are left out. Lengths ℓ
-    become weights (ℓ₀/ℓ)², where ℓ₀ is the shortest. Weights are stored as float32.
+    Columns and cells are read as in `read_edge_file` and `read_node_file`, and the same are refused. Edges are
+    undirected and may be listed once or twice; of repeated ones the largest weight counts. Self-loops are left out.
+    Lengths ℓ become weights (ℓ₀/ℓ)², where ℓ₀ is the shortest. Weights are stored as float32.
+
+    DuckDB reads plain tables. Where decimal commas, or quotes after blanks, need the reader of rows, edges take several
+    times as long; nodes with such cells, or with categories among their features, must fit into memory.
 
     Parameters
     ----------
@@ -97,8 +91,8 @@ def build_graph(
     out : path
         The folder to write: new, empty, or a graph to replace. It appears when it is complete.
     nodes : path, pattern or list of paths, optional
-        Table of nodes; all columns but the id and the label must be numbers, the features. It must name every node of
-        the edges. Without it, nodes are those of the edges.
+        Table of nodes; all columns but the id and the label are features. It must name every node of the edges.
+        Without it, nodes are those of the edges.
     label, id_column, unlabelled
         As in `read_node_file`.
     format : EdgeFormat
@@ -114,8 +108,8 @@ def build_graph(
         Bytes that the build may use, besides a few numbers per node and the libraries themselves.
     resume : bool
         Continues a build that was interrupted; raises if tables or settings changed.
-    progress : callable, optional
-        Called with the name of a stage, what is done and the total, None if unknown.
+    callback : callable, optional
+        Called with a `Progress` of each stage.
 
     Returns
     -------
@@ -141,30 +135,27 @@ def build_graph(
     """
     import_duckdb()
     check_name("order", order, list(NodeOrder))
-    if memory < LEAST_MEMORY:
-        raise InputError("memory", f"be at least {LEAST_MEMORY // 2**20} MiB", f"{memory} bytes")
+    if memory < MIN_MEMORY:
+        raise InputError("memory", f"be at least {MIN_MEMORY // 2**20} MiB", f"{memory} bytes")
     if nodes is None and label is not None:
         rule, remedy, hints = "be a column of the node table", "Pass `{nodes}` as well.", {"nodes": "nodes"}
         raise InputError("label", rule, "no such table", remedy, hints=hints)
     out = check_folder_writable(out, MANIFEST)
-    edge_source = EdgeSource.read(edges, format, unbounded=unbounded)
-    node_source = None
+    large_edges, large_nodes = LargeEdges(edges, format, unbounded=unbounded), None
     if nodes is not None:
-        node_source = NodeSource.read(
-            nodes, label=label, id_column=id_column, ignore=format.ignore, delimiter=format.delimiter
-        )
+        large_nodes = LargeNodes(nodes, label=label, id_column=id_column, unlabelled=unlabelled, format=format)
     settings = {
         "format": asdict(format), "directed": directed, "unbounded": unbounded, "order": str(order), "label": label,
         "id_column": id_column, "unlabelled": None if unlabelled is None else list(unlabelled),
     }  # fmt: skip
-    files = [*edge_source.source.paths, *(node_source.source.paths if node_source else ())]
+    files = [*large_edges.source.paths, *(large_nodes.source.paths if large_nodes else ())]
     with locked_folder(out):
         work = WorkFolder(out, settings, files, resume=resume)
-        report = progress or (lambda stage, done, total: None)
+        report = callback or (lambda progress: None)
         try:
             with write_errors(out), Database(memory // 2, work.path) as database:
-                choices = directed, NodeOrder(order), unlabelled, memory
-                built = _Build(work, database, edge_source, node_source, *choices, report).run(out)
+                choices = directed, NodeOrder(order), memory
+                built = _Build(work, database, large_edges, large_nodes, *choices, report).run(out)
         except DiskFullError as error:
             work.drop_incomplete()
             remedy, hints = "Free some space and run it again with {resume}.", {"resume": "resume=True"}
@@ -185,99 +176,129 @@ class _Build:
 
     work: WorkFolder
     database: Database
-    edges: EdgeSource
-    nodes: NodeSource | None
+    edges: LargeEdges
+    nodes: LargeNodes | None
     directed: bool
     order: NodeOrder
-    unlabelled: Sequence[str] | None
     memory: int
-    report: Progress
+    report: Callback
 
     def run(self, out: Path) -> BuiltGraph:
         stage, path = self.work.stage, self.work.path
-        read = stage("edges", self._read_edges)
-        if read["names"]:
-            stage("names", partial(self._write_names, integers=read["integers"]))
-            read = stage("numbered", partial(self._number_edges, integers=read["integers"]))
-        rows = stage("rows", partial(self._write_rows, read=read))
+        self._tell("reading edges", 0)
+        read = stage("edges", lambda folder: self.edges.write(self.database, folder / EDGES))
+        nodes = stage("nodes", partial(self._read_nodes, integers=read["integers"]))
+        low, high = min(read["low"], nodes.get("low", read["low"])), max(read["high"], nodes.get("high", read["high"]))
+        integers = read["integers"] and nodes["integers"]
+        if not integers or (high - low + 1) * BYTES_PER_INTEGER > max(self.memory // 2, 2**24):
+            number = stage("numbered", partial(self._number_edges, integers=integers))
+            low, high = 0, number["nodes"] - 1
+        rows = stage("rows", partial(self._write_rows, read=read, low=low, high=high))
         for name in ("edges", "numbered"):
             self.work.drop(name)
         ordered = stage("order", self._find_order)
         if ordered["changed"]:
             stage("arranged", self._arrange)
             self.work.drop("rows")
-        labels = stage("nodes", partial(self._write_nodes, nodes=rows["nodes"]))
+        stage("graph", self._write_nodes)
         final = path / ("arranged" if ordered["changed"] else "rows")
-        notes = [*self.edges.notes, *self._notes(read, rows), *labels["notes"]]
+        notes = [*read["notes"], *self._notes(read, rows), *nodes["notes"]]
         metadata = {
-            "feature_names": [] if self.nodes is None else self.nodes.feature_names, "classes": labels["classes"],
+            "feature_names": nodes["feature_names"], "classes": nodes["classes"],
             "lines": read["lines"], "self_loops": read["loops"], "node_order": ordered,
             "unit_weight": read["smallest"] ** -2 if self.edges.columns.is_length else 1.0, "notes": notes,
         }  # fmt: skip
-        self.report("checksums", 0, None)
+        self._tell("checksums", 0)
         with writing_graph(out) as writer:
-            for file in (*sorted(final.glob("*.npy")), *sorted((path / "nodes").glob("*.*"))):
+            for file in (*sorted(final.glob("*.npy")), *sorted((path / "graph").glob("*.*"))):
                 _link(file, writer.folder / file.name)
             writer.finish(directed=self.directed, metadata=metadata)
         return BuiltGraph(out, rows["nodes"], rows["edges"], metadata, tuple(notes))
 
-    def _read_edges(self, folder: Path) -> dict[str, Any]:
-        """Reads ends as integers if they all are; `names` tells that they must be looked up in a table of ids."""
-        node_ids = None
-        if self.nodes is not None:
-            self.nodes.check_ids(self.database)
-            node_ids = self.nodes.integer_ids(self.database)
-        if self.nodes is None or node_ids is not None:
-            for strip in (False, True):
-                query = self.edges.integers(strip=strip)
-                raw = RawEdges.write(folder, self.edges, self.database, query, self._lines_read)
-                if raw is not None:
-                    fits = integers_fit(raw.facts, node_ids, self.memory // 2)
-                    if fits and node_ids is not None:
-                        np.save(folder / "node_ids.npy", node_ids)
-                    return raw.facts | {"names": not fits, "integers": True}
-        return {"names": True, "integers": False}
+    def _tell(self, stage: str, done: int, total: int | None = None) -> None:
+        self.report(Progress(stage, done, total))
 
-    def _lines_read(self, lines: int) -> None:
-        self.report("reading edges", lines, None)
+    def _read_nodes(self, folder: Path, integers: bool) -> dict[str, Any]:
+        if self.nodes is None:
+            return {"classes": [], "feature_names": [], "notes": [], "integers": True}
+        return self.nodes.read(self.database, folder, integers=integers, report=self.report)
 
-    def _write_names(self, folder: Path, integers: bool) -> dict[str, Any]:
-        self.report("reading ids", 0, None)
-        return {"nodes": write_names(folder, self.edges, self.nodes, self.database, integers)}
+    def _ids(self) -> Path:
+        """The ids of the nodes in the given order: of the table of nodes, or of the edges."""
+        path = self.work.path / "nodes" / IDS
+        return path if path.exists() else self.work.path / IDS
 
     def _number_edges(self, folder: Path, integers: bool) -> dict[str, Any]:
-        names, count = self.work.path / "names" / NAMES, self.work.stages["names"]["nodes"]
-        raw = write_numbered(folder, names, self.edges, self.database, count, integers, self._lines_read)
-        return raw.facts | {"names": True, "integers": integers}
-
-    def _write_rows(self, folder: Path, read: dict[str, Any]) -> dict[str, Any]:
-        """The rows of the graph in the given order, and the ids if they are integers."""
-        both, is_length = not self.directed, self.edges.columns.is_length
-        raw = RawEdges(self.work.path / ("numbered" if read["names"] else "edges"), read)
-        if is_length:
-            length_note(read["smallest"], read["largest"])
-        if read["names"]:
-            numbering = number_names(raw, self.work.stages["names"]["nodes"], both=both)
-        else:
-            path = self.work.path / "edges" / "node_ids.npy"
-            node_ids = np.load(path) if path.exists() else None
-            numbering = number_integers(raw, self.edges, node_ids, both=both)
-            if numbering.ids is not None:
-                np.save(self.work.path / IDS, numbering.ids)
-        nodes = len(numbering.entries)
-        if nodes >= MOST_NODES:
-            raise InputError("edges", "name fewer than 2**31 nodes", f"{nodes:,}", "Split the graph by component.")
-        weighted = self.edges.is_weighted and not read["smallest"] == read["largest"] == 1
-        chunks = (
-            (numbering.of(sources), numbering.of(targets), weight)
-            for sources, targets, weight in raw.chunks(weighted=weighted, is_length=is_length)
+        """Writes the edges between numbers of nodes instead of ids."""
+        self._tell("numbering nodes", 0)
+        path, kind = self.work.path / "edges" / EDGES, "BIGINT" if integers else "VARCHAR"
+        edges = f"(SELECT * REPLACE (c0::{kind} AS c0, c1::{kind} AS c1) FROM read_parquet({sql_text(path)}))"
+        ends = f"SELECT DISTINCT unnest([c0, c1]) AS id FROM {edges}"
+        if self.nodes is None:
+            self.database.copy(f"SELECT id FROM ({ends}) ORDER BY id", self._ids(), path, ordered=True)
+        ids = f"read_parquet({sql_text(self._ids())}, file_row_number = true)"
+        joined = (
+            f"SELECT edges.* REPLACE (a.file_row_number AS c0, b.file_row_number AS c1) FROM {edges} AS edges "
+            f"LEFT JOIN {ids} AS a ON c0 = a.id LEFT JOIN {ids} AS b ON c1 = b.id"
         )
+        self.database.copy(joined, folder / EDGES, path)
+        table = f"read_parquet({sql_text(folder / EDGES)})"
+        if self.database.rows(f"SELECT 1 FROM {table} WHERE c0 IS NULL OR c1 IS NULL LIMIT 1", path):
+            query = f"SELECT id FROM ({ends}) WHERE id NOT IN (SELECT id FROM {ids}) LIMIT {MAX_UNKNOWN}"
+            raise self._unknown_error([row[0] for row in self.database.rows(query, path)])
+        return {"nodes": len(parquet_column(self._ids()))}
+
+    def _unknown_error(self, unknown: Sequence[object]) -> InputError:
+        ids = parquet_column(self._ids())
+        return self.edges.unknown_error(unknown, [str(name) for name in ids[:NODES_AT_ONCE].to_pylist()], len(ids))
+
+    def _write_rows(self, folder: Path, read: dict[str, Any], low: int, high: int) -> dict[str, Any]:
+        """The rows of the graph in the given order, and the ids if they are integers of the edges alone."""
+        both, count = not self.directed, high - low + 1
+        if self.edges.columns.is_length:
+            length_note(read["smallest"], read["largest"])
+        present, entries = np.zeros(count, np.bool_), np.zeros(count, np.int32)
+        for sources, targets in self._chunks():
+            count_entries(sources, targets, low, present, entries, both)
+        number: Array | None = None
+        if not (self.work.path / "numbered").exists():
+            number = np.full(count, -1, np.int32)
+            if self.nodes is None:
+                ids = np.flatnonzero(present) + low
+                write_parquet(self._ids(), ids)
+            else:
+                ids = parquet_column(self._ids()).to_numpy()
+            number[ids - low] = np.arange(len(ids), dtype=np.int32)
+            unknown = np.flatnonzero(present & (number < 0))[:MAX_UNKNOWN] + low
+            if len(unknown):
+                raise self._unknown_error(unknown.tolist())
+            entries = entries[ids - low]
+        if len(entries) >= MAX_NODES:
+            raise InputError(
+                "edges", "name fewer than 2**31 nodes", f"{len(entries):,}", "Split the graph by component."
+            )
+        weighted = self.edges.is_weighted and not read["smallest"] == read["largest"] == 1
+
+        def chunks() -> Iterator[tuple[Array, Array, Array | None]]:
+            for sources, targets, *weight in self._chunks(self.edges.weight(read["smallest"]) if weighted else None):
+                if number is not None:
+                    sources, targets = number[sources - low], number[targets - low]
+                yield sources, targets, weight[0] if weight else None
+
         RowFiles(folder).write(
-            chunks, numbering.entries, both=both, weighted=weighted, memory=self.memory // 8,
-            progress=partial(self.report, "sorting edges"),
+            chunks(), entries, both=both, weighted=weighted, memory=self.memory // 8,
+            progress=partial(self._tell, "sorting edges"),
         )  # fmt: skip
         edges = int(np.load(folder / "indptr.npy", mmap_mode="r")[-1])
-        return {"nodes": nodes, "edges": edges}
+        return {"nodes": len(entries), "edges": edges}
+
+    def _chunks(self, weight: str | None = None) -> Iterator[list[Array]]:
+        """Sources, targets and weights, if SQL of these is given, of some edges at a time."""
+        path = self.work.path / "numbered" / EDGES
+        path = path if path.exists() else self.work.path / "edges" / EDGES
+        query = f"SELECT c0, c1{f', {weight}' if weight else ''} FROM read_parquet({sql_text(path)})"
+        for batch in self.database.batches(query, path, rows=EDGES_AT_ONCE):
+            yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
     def _find_order(self, folder: Path) -> dict[str, Any]:
         """Writes `order.npy` if another order is worth it; returns what was measured."""
@@ -286,10 +307,10 @@ class _Build:
         facts: dict[str, Any] = {"changed": False, "order": str(self.order), "gap": before[0], "log_gap": before[1]}
         if self.order == NodeOrder.GIVEN or csr.num_nodes < SMALLEST_WORTH_ORDERING or before[0] <= SCATTERED:
             return facts
-        order = neighbour_order(csr, partial(self.report, "ordering nodes"))
+        order = neighbour_order(csr, partial(self._tell, "ordering nodes"))
         after = gaps(csr, inverse(torch.from_numpy(order)).numpy())
         facts |= {"gap_found": after[0], "log_gap_found": after[1]}
-        if after[1] <= (1 - LEAST_GAIN) * before[1]:
+        if after[1] <= (1 - MIN_GAIN) * before[1]:
             np.save(folder / "order.npy", order)
             facts["changed"] = True
         return facts
@@ -312,50 +333,31 @@ class _Build:
 
         RowFiles(folder).write(
             chunks(), lengths[order], both=False, weighted=given.weighted, memory=self.memory // 8,
-            progress=partial(self.report, "arranging rows"),
+            progress=partial(self._tell, "arranging rows"),
         )  # fmt: skip
         return {}
 
-    def _write_nodes(self, folder: Path, nodes: int) -> dict[str, Any]:
+    def _write_nodes(self, folder: Path) -> dict[str, Any]:
         """`x.npy`, `y.npy` and `ids.arrow` in the final order."""
-        order, writer = self._order(), StoredGraphWriter(folder)
-        self._write_ids(writer, order)
-        facts: dict[str, Any] = {"classes": [], "notes": []}
-        if self.nodes is None:
-            return facts
-        if self.nodes.columns.label is not None:
-            y, facts["classes"], notes = self.nodes.read_labels(nodes, self.unlabelled, self.database)
-            facts["notes"] = [*self.nodes.source.table.notes, *notes]
-            writer.write("y", y if order is None else y[order])
-        if self.nodes.columns.features:
-            given = self.work.path / FEATURES
-            self.nodes.write_features(given, self.database, lambda done: self.report("reading nodes", done, nodes))
+        path = self.work.path / "order" / "order.npy"
+        order, writer = np.load(path) if path.exists() else None, StoredGraphWriter(folder)
+        ids = parquet_column(self._ids())
+        ids = ids if order is None else ids.take(order)
+        if ids.type != "int64" or not np.array_equal(ids.to_numpy(), np.arange(len(ids))):
+            writer.write_ids(ids)
+        for given in self.work.path.glob("nodes/[xy].npy"):
             if order is None:
-                given.replace(folder / "x.npy")
+                _link(given, folder / given.name)
             else:
-                self._permute(np.load(given, mmap_mode="r"), order, folder / "x.npy")
-                given.unlink()
-        return facts
+                self._permute(np.load(given, mmap_mode="r"), order, folder / given.name)
+        return {}
 
     def _permute(self, given: Array, order: Array, path: Path) -> None:
-        file = ArrayFile(path, np.float32, given.shape[1:])
+        file = ArrayFile(path, given.dtype, given.shape[1:])
         for first in range(0, len(order), NODES_AT_ONCE):
             file.append(given[order[first : first + NODES_AT_ONCE]])
-            self.report("arranging features", file.length, len(order))
+            self._tell("arranging nodes", file.length, len(order))
         file.close()
-
-    def _write_ids(self, writer: StoredGraphWriter, order: Array | None) -> None:
-        from pyarrow import parquet
-
-        names = self.work.path / "names" / NAMES
-        if names.exists():
-            ids = parquet.read_table(names).column("id")
-            writer.write_ids(ids if order is None else ids.take(order))
-            return
-        numbers = np.load(self.work.path / IDS)
-        numbers = numbers if order is None else numbers[order]
-        if not np.array_equal(numbers, np.arange(len(numbers))):
-            writer.write_ids(numbers)
 
     def _notes(self, read: dict[str, Any], rows: dict[str, Any]) -> Iterator[str]:
         if self.edges.columns.is_length:

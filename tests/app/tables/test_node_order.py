@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 import lggd
-from lggd.app.graph_build import node_order
-from lggd.app.graph_build.node_order import neighbour_order
+from lggd.app.tables import node_order
+from lggd.app.tables.node_order import neighbour_order
 from lggd.graph.csr import gaps
 
 
@@ -25,7 +25,7 @@ def rank_of(order):
 
 
 def test_a_grid_is_ordered(monkeypatch):
-    monkeypatch.setattr(node_order, "MOST_MEMBERS", 64)
+    monkeypatch.setattr(node_order, "MAX_MEMBERS", 64)
     number = np.arange(2500).reshape(50, 50)
     edges = np.concatenate([
         np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()]), np.stack([number[:-1].ravel(), number[1:].ravel()]),
@@ -37,7 +37,7 @@ def test_a_grid_is_ordered(monkeypatch):
 
 
 def test_communities_are_contiguous(monkeypatch):
-    monkeypatch.setattr(node_order, "MOST_MEMBERS", 60)
+    monkeypatch.setattr(node_order, "MAX_MEMBERS", 60)
     random = np.random.default_rng(0)
     first = np.repeat(np.arange(2000), 12)
     inside = first // 50 * 50 + random.integers(0, 50, len(first))
