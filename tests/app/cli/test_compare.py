@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sys
 import time
@@ -17,13 +16,11 @@ from lggd.app.cli.compare import _training_labels
 from lggd.app.cli.options import GraphOptions
 from lggd.app.comparison.rows import load_rows
 from lggd.errors import InputError
-from lggd.paper.measurements import DATASETS
 from support.command_line import answer, command, refused, rows_of
 from support.processes import start
 from support.tables import two_rings
 
 KARATE = GraphOptions(**{each.name: None for each in fields(GraphOptions)} | {"dataset": "karate"})
-REPOSITORY = Path(__file__).parents[3]
 FAST = ("--methods", "label-propagation,label-spreading")
 
 
@@ -193,22 +190,6 @@ def test_mistakes_in_a_search_space_are_refused_and_can_be_corrected(configs):
     answer(*arguments(configs, "--rows", "01", "--trials", 0, "--splits", 2))
     path.write_text(right)
     assert answer(*arguments(configs, "--rows", "01", "--trials", 1, "--splits", 1))["choices"][0]["trials"] == 1
-
-
-def test_committed_journals_choose_the_committed_settings_and_stay_as_they_are(tmp_path):
-    for name in ("configs", "results/sweeps"):
-        shutil.copytree(REPOSITORY / name, tmp_path / name)
-    where = ["--configs", tmp_path / "configs", "--results", tmp_path / "results"]
-    # A row that is not chosen for every dataset, because its search is unfinished, would be searched here.
-    chosen = (REPOSITORY / "configs/chosen").glob("*.toml")
-    searched = sorted(path.stem for path in chosen if path.read_text().count("trials = ") == len(DATASETS))
-    files = answer("sweep", "--rows", ",".join(searched), "--trials", 10, "--choose", *where)["files"]
-    assert sorted(Path(file).stem for file in files) == searched
-    assert len(searched) >= 14
-    for file in map(Path, files):
-        assert file.read_text() == (REPOSITORY / "configs/chosen" / file.name).read_text()
-    for journal in (tmp_path / "results/sweeps").glob("*.journal"):
-        assert journal.read_bytes() == (REPOSITORY / "results/sweeps" / journal.name).read_bytes()
 
 
 def test_unequal_effort_is_a_warning_and_nothing_is_chosen(configs):
