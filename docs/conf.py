@@ -39,8 +39,8 @@ templates_path = [str(DOCS / "templates")]  # autosummary would look beside the 
 # -- Markdown: what GitHub shows, with its anchors of headings --------------------------------------------------------
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
-# The gallery links names in its examples by itself.
-suppress_warnings = ["config.cache", "codeautolink.match_name"]
+# The gallery links names in its examples by itself, and code with flags of doctest is shown without them.
+suppress_warnings = ["config.cache", "codeautolink.match_name", "codeautolink.match_block"]
 
 # -- API reference ----------------------------------------------------------------------------------------------------
 autosummary_ignore_module_all = False  # the public names of a module are its __all__

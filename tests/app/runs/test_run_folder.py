@@ -66,7 +66,7 @@ def test_a_resumed_run_gives_the_same_bits(karate: RunResult, tmp_path: Path, at
     resumed, whole = tmp_path / "karate", tmp_path / "whole"
     write_run(resumed, result, report=False)
     write_run(whole, karate, report=False)
-    for name in ("predictions.csv", "features.parquet", "model/weights.safetensors"):
+    for name in ("predictions.csv", "features.csv", "model/weights.safetensors"):
         assert (resumed / name).read_bytes() == (whole / name).read_bytes(), name
     assert result.accuracy == karate.accuracy
 

@@ -15,6 +15,7 @@ from lggd.app.comparison.runner import machine
 from lggd.app.comparison.summary import COLUMNS, MethodSummary
 from lggd.app.runs.methods import installed_versions
 from lggd.app.runs.run import now
+from lggd.errors import optional_package
 from lggd.html import counted, duration
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def describe_protocol(comparison: Comparison) -> str:
 
 def draw_comparison(comparison: Comparison) -> Figure:
     """Returns a figure of four panels; every method has one colour in all of them."""
-    from matplotlib.figure import Figure
+    with optional_package("figure", "lggd[figures]"):
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 8), layout="constrained")
     panels = figure.subplots(2, 2).ravel()

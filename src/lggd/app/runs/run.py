@@ -39,7 +39,7 @@ from lggd.training.engine import Checkpoint, History
 
 # The names of files in the folder of a run, and of the model in it.
 SUMMARY, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
-PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.parquet", "model"
+PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.csv", "model"
 # The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
 UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
 FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise

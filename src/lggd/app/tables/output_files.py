@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lggd._system.files import check_extension, check_writable, replacing
 from lggd.app.tables.table import PARQUET
-from lggd.errors import InputError, InputTypeError
+from lggd.errors import InputError, InputTypeError, optional_package
 from lggd.graph.edge_list import as_array
 
 Values = ArrayLike | Tensor
@@ -114,8 +114,9 @@ def _write(
 
 
 def _write_parquet(path: Path, names: list[str], blocks: Iterator[list[Any]]) -> None:
-    import pyarrow as arrow
-    from pyarrow import parquet
+    with optional_package("a Parquet file", "lggd[tables]"):
+        import pyarrow as arrow
+        from pyarrow import parquet
 
     def as_table(block: list[Any]) -> Any:
         return arrow.table([np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for c in block], names)

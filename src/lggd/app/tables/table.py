@@ -13,7 +13,7 @@ from typing import Any
 
 from lggd._system.files import check_extension, check_readable, reading
 from lggd.app.tables.dialect import TEXT_TABLES, Dialect, Numbers, find_dialect
-from lggd.errors import InputError
+from lggd.errors import InputError, optional_package
 from lggd.validation import listed, suggestion
 
 PARQUET, GRAPHML = ".parquet", ".graphml"
@@ -148,8 +148,9 @@ def _text_rows(path: Path, dialect: Dialect) -> Iterator[Row]:
 
 
 def _read_parquet(path: Path) -> Table:
-    import pyarrow as arrow
-    from pyarrow import parquet
+    with optional_package(str(path), "lggd[tables]"):
+        import pyarrow as arrow
+        from pyarrow import parquet
 
     def values(column: Any) -> Any:
         is_number = arrow.types.is_integer(column.type) or arrow.types.is_floating(column.type)
