@@ -1,7 +1,7 @@
 """Builds wheel and sdist, installs the wheel in an empty environment outside the repository, and uses it from there.
 
-`python tools/release_check.py`, or with requirements that replace the pins of constraints.txt:
-`python tools/release_check.py torch==2.5.0 torch-geometric==2.6.0`. Exits with 1 at a failure.
+`python tools/release_check.py`, or with constraints in place of constraints.txt: `python tools/release_check.py torch==2.5.0
+torch-geometric==2.6.0`. Exits with 1 at a failure.
 """
 
 from __future__ import annotations
@@ -96,15 +96,11 @@ def build(folder: Path) -> Path:
 
 
 def constraints(folder: Path, replaced: list[str]) -> Path:
-    """The pins of the repository, without those of packages that `replaced` names, and with these."""
-    names = {re.split(r"[=<>~!]", each)[0].lower().replace("_", "-") for each in replaced}
-    kept = [
-        line
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if line.split("==")[0].lower().replace("_", "-") not in names
-    ]
+    """The pins of the repository, or `replaced`: then all others are the newest that these allow."""
+    if not replaced:
+        return ROOT / "constraints.txt"
     path = folder / "constraints.txt"
-    path.write_text("\n".join([*kept, *replaced]) + "\n")
+    path.write_text("\n".join(replaced) + "\n")
     return path
 
 
