@@ -1,7 +1,7 @@
 """Builds wheel and sdist, installs the wheel in an empty environment outside the repository, and uses it from there.
 
-`python tools/release_check.py`, or with constraints in place of constraints.txt: `python tools/release_check.py torch==2.5.0
-torch-geometric==2.6.0`. Exits with 1 at a failure.
+`python tools/release_check.py`, or with constraints in place of constraints.txt, such as
+`python tools/release_check.py torch==2.5.0 torch-geometric==2.6.0`. Exits with 1 at a failure.
 """
 
 from __future__ import annotations
