@@ -33,7 +33,7 @@ from torch import Tensor
 
 from lggd._system.files import check_checksums, check_size, describe_file, recover_folder, replacing_folder
 from lggd._system.memory import MappedArrays
-from lggd.errors import InputError, InputFileError
+from lggd.errors import InputError, InputFileError, optional_package
 from lggd.graph.csr import CSR
 from lggd.graph.edge_list import check_features
 from lggd.validation import check_same_length
@@ -103,11 +103,12 @@ class StoredGraph:
 
     def ids(self) -> Any:
         """The user's ids in node order, a pyarrow array mapped into memory; None where they are the node numbers."""
-        import pyarrow as pa
-
         path = self.folder / IDS
         if not path.exists():
             return None
+        with optional_package("Graph.open", "lggd[disk]"):
+            import pyarrow as pa
+
         return pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id").combine_chunks()
 
 

@@ -8,14 +8,15 @@ import re
 import shutil
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
+import torch
 
 import lggd
 from lggd.app.runs.methods import RunSettings
 from lggd.app.runs.run import run, write_run
 from lggd.app.runs.run_input import RunInput
 from lggd.app.runs.saved_model import SavedModel
+from lggd.app.tables.nodes import read_node_file
 from support.command_line import answer, command, files_of, refused, rows_of
 from support.other_process import held_elsewhere
 from support.processes import finish, start
@@ -117,17 +118,17 @@ def test_everything_beside_the_model_is_refreshed_or_marked(people: Path) -> Non
     found = answer("add-labels", people, "cy=right", "dee=left")
     after = files_of(people)
     assert {name for name in after if after[name] != before.get(name)} == {
-        "predictions.csv", "features.parquet", "report.html", "run.json", "model/model.json",
+        "predictions.csv", "features.csv", "report.html", "run.json", "model/model.json",
         "model/weights.safetensors",
     }  # fmt: skip
     assert before.keys() == after.keys()
-    assert found["refreshed"] == [str(people / name) for name in ("predictions.csv", "features.parquet", "run.json")]
+    assert found["refreshed"] == [str(people / name) for name in ("predictions.csv", "features.csv", "run.json")]
     assert found["outdated"] == [str(people / "report.html")]
     model = lggd.load_model(people / "model")
     expected = model.features_.features(model.data_)
-    table = pq.read_table(people / "features.parquet")
-    assert table["node"].to_pylist() == IDS
-    assert [table.column(k + 1).to_pylist() for k in range(expected.shape[1])] == expected.T.tolist()
+    table = read_node_file(people / "features.csv")
+    assert table.ids == IDS
+    assert torch.equal(torch.from_numpy(table.x), expected)
     facts = json.loads((people / "run.json").read_text())
     assert {key: value for key, value in facts.items() if key != "updated"} == summary
     updated = facts["updated"]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -24,7 +23,7 @@ from support.command_line import answer, command, refused, rows_of
 from support.tables import PATH_IDS, RING_IDS, labelled_path, two_rings
 
 OWN = ["--edges", "e.csv", "--nodes", "n.csv", "--label", "kind"]
-FILES = ["predictions.csv", "features.parquet", "model/", "settings.json", "run.json", "report.html"]
+FILES = ["predictions.csv", "features.csv", "model/", "settings.json", "run.json", "report.html"]
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +84,9 @@ def test_predictions_have_ids_and_use_all_labels(finished: tuple[dict[str, Any],
 
 
 def test_features_are_named_after_classes_and_times(finished: tuple[dict[str, Any], Path]) -> None:
-    path = finished[1] / "features.parquet"
+    path = finished[1] / "features.csv"
     names = [f"class {kind}, t={t}" for t in (0.3, 1, 3) for kind in ("blå", "rød")]
-    assert pq.read_schema(path).names == ["node", *names]
+    assert list(rows_of(path)[0]) == ["node", *names]
     table = read_node_file(path)
     assert (table.ids, table.feature_names) == (RING_IDS, names)
     model = lggd.load_model(finished[1] / "model")
@@ -156,7 +155,7 @@ def test_every_method_trains_saves_and_loads(tmp_path: Path, method: str) -> Non
     rows = rows_of(out / "predictions.csv")
     model = lggd.load_model(out / "model")
     assert [row["predicted"] for row in rows] == [model.metadata_["classes"][k] for k in model.predict().tolist()]
-    assert ("features.parquet" in facts["files"]) == (out / "features.parquet").exists()
+    assert ("features.csv" in facts["files"]) == (out / "features.csv").exists()
 
 
 def test_the_comparison_is_printed(tmp_path: Path) -> None:

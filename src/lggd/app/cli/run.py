@@ -62,7 +62,7 @@ def run_command(
 ) -> None:
     """Classify the nodes of a graph, and compare the accuracy with that of a network.
 
-    Writes to DIR: predictions.csv, features.parquet, report.html (open it in
+    Writes to DIR: predictions.csv, features.csv, report.html (open it in
     a browser), model/ (for lggd predict and lggd add-labels), settings.json
     and run.json. An earlier run in DIR is replaced when this one finishes.
 
@@ -171,7 +171,7 @@ def features_command(
     preset: options.Preset = "default",
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    out: Path = file(Path("features.parquet"), "Output file: .parquet, .csv or .tsv."),
+    out: Path = file(Path("features.csv"), "Output file: .csv, .tsv or .parquet."),
 ) -> None:
     """Write the distances from every node to the labelled nodes of each class, as features for your own models.
 

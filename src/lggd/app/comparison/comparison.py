@@ -87,7 +87,7 @@ class Comparison:
     @property
     def table(self) -> DataFrame:
         """The table as a pandas DataFrame: one row per method, most accurate first. Without pandas, see `rows`."""
-        with optional_package("table", "pandas"):
+        with optional_package("table", "lggd[tables]"):
             from pandas import DataFrame
 
         return DataFrame(self.rows, columns=summary.COLUMNS).set_index("method")

@@ -172,7 +172,7 @@ def _missing(comparison: Comparison) -> str:
 
 def draw_comparison(comparison: Comparison) -> Figure:
     """Returns a figure of four panels; every method has one colour in all of them."""
-    with optional_package("plot", "lggd[figures]"):
+    with optional_package("figure", "lggd[figures]"):
         from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 8), layout="constrained")

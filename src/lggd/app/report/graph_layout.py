@@ -120,7 +120,9 @@ def _initial_positions(components: _Components, seed: int) -> Floats:
         start, end = starts[c], starts[c + 1]
         indptr = components.indptr[start : end + 1]
         indices = components.indices[indptr[0] : indptr[-1]] - start
-        adjacency = sp.csr_array((np.ones(len(indices)), indices, indptr - indptr[0]), shape=(end - start, end - start))
+        # SciPy's dijkstra before 1.15 refuses indices of 64 bits.
+        parts = np.ones(len(indices)), indices.astype(np.int32), (indptr - indptr[0]).astype(np.int32)
+        adjacency = sp.csr_array(parts, shape=(end - start, end - start))
         positions[start:end] = INITIAL_RADIUS * _pivot_mds(adjacency, pivots)
     # Noise separates nodes with equal hop distances, which would otherwise coincide forever.
     return positions + np.random.default_rng(seed).normal(scale=1e-2, size=positions.shape)

@@ -37,7 +37,7 @@ from lggd.training.engine import History
 
 # The names of files in the folder of a run, and of the model in it.
 SUMMARY, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
-PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.parquet", "model"
+PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.csv", "model"
 MIN_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
 REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
 
