@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lggd.paper.measurements import BACKBONES, DATASETS, PUBLISHED, ROWS, Measurements, read_measurements
+from reproduction.measurements import BACKBONES, DATASETS, PUBLISHED, ROWS, Measurements, read_measurements
 
 from lggd.app.runs.methods import METHODS as KNOWN
 from lggd.app.runs.methods import build_model
