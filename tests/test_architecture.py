@@ -13,7 +13,7 @@ SOURCE = Path(lggd.__file__).parent
 # line stands on it.
 LIBRARY = (
     ("errors",),
-    ("html", "progress", "validation"),
+    ("html", "progress", "text", "validation"),
     ("_system",),
     ("graph",),
     ("equation",),
@@ -36,7 +36,6 @@ APPLICATION = (
     ("app.graph_build",),
     ("app.runs",),
     ("app.comparison",),
-    ("paper",),
     ("app.studio",),
     ("lggd",),
     ("app", "app.cli"),

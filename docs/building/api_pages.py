@@ -27,7 +27,7 @@ TITLES = {
     "baselines": "Baselines",
     "diffusion": "Diffusion",
     "sklearn": "scikit-learn",
-    "data": "Data",
+    "datasets": "Data",
     "comparison": "Comparisons",
     "studio": "The label studio",
     "errors": "Errors",
@@ -38,13 +38,13 @@ def rooms() -> dict[str, list[str]]:
     """Returns the public names of every room, as they are imported: "lggd.Graph", "lggd.baselines.GDC"."""
     found: dict[str, list[str]] = {room: [] for room in TITLES}
     for module, names in lggd._EXPORTS.items():
-        found.setdefault(module.split(".")[0], []).extend(f"lggd.{name}" for name in names)
+        found.setdefault(module.removeprefix("app.").split(".")[0], []).extend(f"lggd.{name}" for name in names)
     top_level = {id(getattr(lggd, name)) for name in lggd.__all__}
     # A name that is offered in two places is documented in the later one, and at the top level where it is there.
     places = {
-        id(getattr(import_module(f"lggd.{room}"), name)): (room, name)
+        id(getattr(import_module(f"lggd.{lggd._SUBMODULES[room]}"), name)): (room, name)
         for room in lggd._SUBMODULES
-        for name in offered(import_module(f"lggd.{room}"))
+        for name in offered(import_module(f"lggd.{lggd._SUBMODULES[room]}"))
     }
     for value, (room, name) in places.items():
         if value not in top_level:
@@ -68,7 +68,7 @@ def offered(module: ModuleType) -> list[str]:
 def page(room: str, names: list[str]) -> str:
     """Returns the page of a room, in reStructuredText."""
     title = TITLES.get(room, room.replace("_", " ").capitalize())
-    module = import_module(f"lggd.{room}")
+    module = import_module(f"lggd.{lggd._SUBMODULES.get(room, room)}")
     parts = [title, "=" * len(title), "", (module.__doc__ or "").strip().split("\n\n")[0], ""]
     for name in names:
         short = name.removeprefix("lggd.")

@@ -32,7 +32,6 @@ from lggd.samples import (
     row_keys,
     unpack_samples,
 )
-from lggd.training.engine import Checkpoint
 from lggd.validation import check_instance, check_int, suggestion
 
 # Not with precomputed distances: features are learned from the samples.
@@ -97,9 +96,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         tags.input_tags.sparse = True
         return tags
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None
-    ) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, callback: Callback | None = None) -> Self:
         """Fit the model to samples.
 
         Parameters
@@ -110,8 +107,6 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             Their classes, -1 where unknown.
         callback : callable, optional
             Called with a `Progress` after every epoch.
-        checkpoint : Checkpoint, optional
-            Where unfinished training is saved, and resumed from.
 
         Returns
         -------
@@ -124,7 +119,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.classes_, codes = read_labels(labels)
         self._index(samples, min(self.n_neighbors, samples.shape[0] - 1), self.metric)
         data = graph_data(samples, codes, self._nearest)
-        self.model_ = model.fit(data, callback=callback, checkpoint=checkpoint)
+        self.model_ = model.fit(data, callback=callback)
         self.model_.metadata_["classes"] = [str(name) for name in self.classes_.tolist()]
         self._update_transduction()
         return self

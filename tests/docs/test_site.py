@@ -31,7 +31,7 @@ def test_a_page_of_the_reference() -> None:
     text = api_pages.page("graph", ["lggd.Graph"])
     assert text.startswith("Graphs\n======\n")
     assert ".. autoclass:: lggd.Graph\n   :members:" in text
-    assert ".. autofunction:: lggd.load" in api_pages.page("data", ["lggd.load"])
+    assert ".. autofunction:: lggd.load" in api_pages.page("datasets", ["lggd.load"])
 
 
 def test_copies_lead_to_the_same_places(tmp_path: Path) -> None:

@@ -134,20 +134,6 @@ def test_nodes_need_no_features(tables: list[object], tmp_path: Path) -> None:
     assert message.startswith("`--method` must be one that needs no node features, got gdc-ppr.")
 
 
-def test_a_shortage_of_memory_is_one_sentence(tables, tmp_path, monkeypatch) -> None:
-    def short(*_, **__):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-    monkeypatch.setattr("lggd.training.engine.Engine.step", short)
-    options = ["--method", "lggd-trained", "--backbone", "none", "--reference", "none", "--no-report"]
-    result = command("run", *tables, *options, "--out", tmp_path / "short")
-    assert result.exit_code == 1
-    assert "takes about" in result.stderr
-    assert "Fit fewer models together" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert "unexpectedly" not in result.stderr
-
-
 # -- methods and settings -----------------------------------------------------------------------------------------
 
 

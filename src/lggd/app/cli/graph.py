@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from lggd.app.cli.options import UNLABELLED, EdgeColumnOptions, command, option
 from lggd.app.cli.terminal import Terminal, summary, table
 from lggd.errors import DiskFullError
-from lggd.html import number
+from lggd.text import number
 
 graph_app = typer.Typer(help="Graphs on disk: larger than memory, opened at once.", no_args_is_help=True)
 

@@ -15,7 +15,7 @@ from lggd.app.cli.cluster import StoredOn, predict_on_cluster
 from lggd.app.cli.options import command, file
 from lggd.app.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
-from lggd.html import counted, number
+from lggd.text import counted, number
 
 if TYPE_CHECKING:
     from torch import Tensor

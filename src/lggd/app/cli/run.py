@@ -18,14 +18,14 @@ from lggd.app.cli.cluster import StoredOn, check_run, run_on_cluster
 from lggd.app.cli.options import file, folder, option
 from lggd.app.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
-from lggd.html import counted, number
+from lggd.text import counted, number
 
 DEFAULT_PARENT = Path("out")
 # The models of lggd.app.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
     "lggd", "lggd-plus", "kernel-ridge", "ggd", "lggd-trained", "lggd-plus-trained", "gcn", "gat", "chebnet", "jknet",
-    "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr", "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc",
-    "appnp", "label-propagation", "correct-and-smooth", "scikit-network", "gcn-plus",
+    "dropedge", "gdc-ppr", "gdc-heat", "gpr-gnn", "mlp", "sgc", "appnp", "label-propagation", "correct-and-smooth",
+    "scikit-network", "gcn-plus",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lggd.app.studio.studio_graph import StudioGraph
 
 DEFAULT_FOLDER = Path("out/studio")
-STORE = "File where labels live; created where there is none."
+STORE = "File in which labels are saved; created if it does not exist."
 HOST = "Address to listen on. Any but this machine's own requires --token."
 TOKEN = "Secret that is required to open the page."
 ALLOWED = "Another name of this machine that browsers may use. Can be repeated."
@@ -39,7 +39,7 @@ def studio_command(
 
     DATASET may also be a folder of lggd run, or a saved model. Without one,
     it is digits. Tables need no labels: --label may be omitted, and classes
-    added on the page. Labels live in the file --store; a restart shows them.
+    added on the page. Labels are saved in the file --store; a restart shows them.
 
     Needs the extra studio: pip install 'lggd\[studio]'
 
@@ -66,7 +66,7 @@ def studio_command(
     address = server.url + (f"?token={quote(token)}" if token is not None else "")
     facts = {"address": address, "graph": read.name, "nodes": read.num_nodes, "store": str(path)}
     terminal.print_result(
-        facts, [f"The studio of {read.name} is at {address}", f"Labels live in {path}. Ctrl-C ends it."]
+        facts, [f"The studio of {read.name} is at {address}", f"Labels are saved in {path}. Ctrl-C ends it."]
     )
     if not no_browser:
         webbrowser.open(address)

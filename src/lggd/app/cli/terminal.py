@@ -8,7 +8,7 @@ import json
 import math
 import shlex
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -153,13 +153,6 @@ class Terminal:
                 bars.update(tasks[now.stage], completed=now.done, total=now.total)
 
             yield update
-
-    @contextmanager
-    def counting(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """Shows one progress bar; yields a function that updates it with the number done and the total."""
-        with self.progress() as update:
-            update(Progress(what, 0, None))
-            yield lambda done, total: update(Progress(what, done, total))
 
 
 def table(*columns: Column | str, rows: Iterable[Iterable[str]], title: str | None = None, **style: Any) -> Table:

@@ -16,7 +16,7 @@ from lggd.app.graph_build.row_files import ArrayFile
 from lggd.app.tables.graph_files import LABEL_NAMES
 from lggd.app.tables.nodes import LabelReader, NodeColumns, find_node_columns, read_named_table, sorted_classes
 from lggd.errors import InputError
-from lggd.html import counted
+from lggd.text import counted
 
 # Cells of features that are read at a time.
 CELLS_AT_ONCE = 2**24

@@ -15,25 +15,19 @@ from lggd.backbones import GAT, GCN, Backbone, ChebNet, JKNet
 from lggd.baselines import (
     APPNP,
     GDC,
-    GOAL,
     GPRGNN,
     PPR,
     SGC,
     CorrectAndSmooth,
     DropEdge,
-    GAugM,
-    GAugO,
-    GraphMix,
     Heat,
     LabelPropagation,
-    MixUp,
     MLPClassifier,
     ScikitNetwork,
 )
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
-from lggd.estimator.settings import replace_at
 from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
@@ -52,7 +46,7 @@ class Method:
 
     `backbone` is its default of `BACKBONES`, None if it cannot be chosen; `needs_features` whether it needs node
     features, `is_trained` whether it is trained without a backbone, too; `networks` are the paths of the parts
-    that have the settings `backbone` and `optimization`, with a dot; `package` is a module that must be installed.
+    that have the settings `backbone` and `optimization`, up to these; `package` is a module that must be installed.
     """
 
     name: str
@@ -96,31 +90,26 @@ METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
         Method("lggd", "LGGD", LGGDClassifier, "none", needs_features=False, is_trained=False),
-        Method("lggd-plus", "LGGD+", LGGDPlus, networks=tuple(f"readout.readouts.{k}." for k in range(1, 5))),
+        Method("lggd-plus", "LGGD+", LGGDPlus, networks=tuple(f"readout__readouts__{k}__" for k in range(1, 5))),
         _without_training("kernel-ridge", "Kernel ridge", KernelRidge),
         Method("ggd", "GGD", lambda: LGGDClassifier(GGD(), GCN()), "gcn", needs_features=False),
         Method("lggd-trained", "Trained LGGD", LGGDClassifier.trained, "gcn"),
-        Method("lggd-plus-trained", "Trained LGGD+", LGGDPlus.trained, "gcn", networks=("readout.readouts.0.",)),
+        Method("lggd-plus-trained", "Trained LGGD+", LGGDPlus.trained, "gcn", networks=("readout__readouts__0__",)),
         _on_features("gcn", "GCN", GCN()),
         _on_features("gat", "GAT", GAT()),
         _on_features("chebnet", "ChebNet", ChebNet()),
         _on_features("jknet", "JKNet", JKNet()),
-        Method("mixup", "MixUp", MixUp, "gcn"),
         Method("dropedge", "DropEdge", DropEdge, "gcn"),
-        Method("gaug-m", "GAug-M", GAugM, "gcn"),
-        Method("gaug-o", "GAug-O", GAugO, "gcn"),
         Method("gdc-ppr", "GDC (PPR)", lambda: GDC(PPR()), "gcn"),
         Method("gdc-heat", "GDC (heat)", lambda: GDC(Heat()), "gcn"),
         Method("gpr-gnn", "GPR-GNN", GPRGNN),
-        Method("goal", "GOAL", GOAL),
-        Method("graphmix", "GraphMix", GraphMix),
         Method("mlp", "MLP", MLPClassifier),
         Method("sgc", "SGC", SGC),
         Method("appnp", "APPNP", APPNP),
         _without_training("label-propagation", "Label propagation", LabelPropagation),
-        Method("correct-and-smooth", "Correct and smooth", CorrectAndSmooth, networks=("model.",)),
+        Method("correct-and-smooth", "Correct and smooth", CorrectAndSmooth, networks=("model__",)),
         _without_training("scikit-network", "scikit-network", ScikitNetwork, SCIKIT_NETWORK),
-        Method("gcn-plus", "GCN+", _gcn_plus, networks=("model.model.",)),
+        Method("gcn-plus", "GCN+", _gcn_plus, networks=("model__model__",)),
     )
 }
 
@@ -142,13 +131,11 @@ def build_model(
     if backbone is not None:
         if method.backbone is None:
             raise InputError("backbone", f"be omitted for {name}", backbone, "It defines the network itself.")
-        for network in method.networks:
-            model = replace_at(model, f"{network}backbone", BACKBONES[backbone])
+        model.set_params(**{f"{network}backbone": BACKBONES[backbone] for network in method.networks})
     if epochs is not None:
         if not method.is_trained and (backbone or method.backbone) in (None, "none"):
             raise InputError("epochs", f"be omitted for {name}, which is not trained", epochs)
-        for network in method.networks:
-            model = replace_at(model, f"{network}optimization.epochs", epochs)
+        model.set_params(**{f"{network}optimization__epochs": epochs for network in method.networks})
     model.check_settings()
     return model  # type: ignore[no-any-return]
 

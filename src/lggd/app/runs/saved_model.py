@@ -26,8 +26,9 @@ from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.estimator import NodeClassifier
 from lggd.estimator.inputs import LastLabelError, count_edges
-from lggd.html import escape_text, timestamp
+from lggd.html import escape_text
 from lggd.models import load_model
+from lggd.text import timestamp
 from lggd.validation import listed, suggestion
 
 # A page begins with this note once the model has changed.
