@@ -13,18 +13,15 @@ from support.command_line import environment
 
 # Modules of the standard library that some systems lack, and files that only Linux has.
 MISSING = ("ctypes", "fcntl", "grp", "msvcrt", "posix", "pwd", "resource", "termios", "winreg")
-# To be empty: both are being rewritten without them.
-ALLOWED = ("lggd.app.comparison.results", "lggd.app.comparison.fit_job")
-WITHOUT = f"""
+WITHOUT = """
 import builtins, pkgutil, sys
 from importlib import import_module
 ordinary = builtins.__import__
 
 def importing(name, globals=None, locals=None, fromlist=(), level=0):
-    importer = (globals or {{}}).get("__name__") or ""
-    ours = importer.split(".")[0] == "lggd" and importer not in {ALLOWED}
-    if ours and level == 0 and name.split(".")[0] in missing:
-        raise ImportError(f"{{importer}} imports {{name}}")
+    importer = (globals or {}).get("__name__") or ""
+    if level == 0 and importer.split(".")[0] == "lggd" and name.split(".")[0] in missing:
+        raise ImportError(f"{importer} imports {name}")
     return ordinary(name, globals, locals, fromlist, level)
 
 def audit(event, arguments):

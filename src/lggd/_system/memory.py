@@ -12,7 +12,7 @@ import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Generic, TypeVar
@@ -236,28 +236,18 @@ def _resident_file_bytes() -> int:
         return 0
 
 
-def equal(one: Any, other: Any) -> bool:
-    """Whether two settings or tensors are equal; tensors by their entries."""
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, Tensor):
-        return _equal_tensors(one, other)
-    if isinstance(one, tuple):
+def equal(one: object, other: object) -> bool:
+    """Whether two values, tensors or tuples of them are equal; tensors by type, device and entries."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(equal, one, other))
-    if is_dataclass(one) and not isinstance(one, type):
-        return all(equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
-    return bool(one == other)
-
-
-def _equal_tensors(one: Tensor, other: Tensor) -> bool:
+    if not (isinstance(one, Tensor) and isinstance(other, Tensor)):
+        return type(one) is type(other) and bool(one == other)
     if (one.shape, one.dtype, one.layout, one.device) != (other.shape, other.dtype, other.layout, other.device):
         return False
     if one.layout == torch.strided:
         return torch.equal(one, other)
     # torch.equal does not take sparse tensors.
-    a, b = (tensor.to_sparse_coo().coalesce() for tensor in (one, other))  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    a, b = (tensor.to_sparse_coo().coalesce() for tensor in (one, other))  # type: ignore[no-untyped-call]  # of torch
     return torch.equal(a.indices(), b.indices()) and torch.equal(a.values(), b.values())
 
 
