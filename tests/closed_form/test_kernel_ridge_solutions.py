@@ -41,7 +41,7 @@ def test_predictions_and_variances_are_those_of_dense_matrices(seed, weighted, l
     np.testing.assert_allclose(model.variance(), variance, atol=2e-3)
     other = np.roll(labels, 3)  # other nodes, the same classes
     expected = dense_probabilities(kernel, other, CLASSES, model.ridge_, model.inverse_temperature_)
-    np.testing.assert_allclose(model.proba_from(torch.tensor(other)), expected, atol=2e-3)
+    np.testing.assert_allclose(model.with_labels(torch.tensor(other)).predict_proba(), expected, atol=2e-3)
 
 
 def test_losses_and_weights_are_those_of_leaving_labels_out_by_hand():
@@ -109,7 +109,8 @@ def test_lengths_with_all_nodes_as_inducing_points_give_the_exact_answers(monkey
     some = torch.randperm(36, generator=random())[:5]
     labels = torch.full((36,), -1)
     labels[some] = data.y[some]
-    torch.testing.assert_close(induced.proba_from(labels), exact.proba_from(labels), atol=2e-3, rtol=0)
+    one, other = (model.with_labels(labels).predict_proba() for model in (induced, exact))
+    torch.testing.assert_close(one, other, atol=2e-3, rtol=0)
 
 
 # -- models for other labels beside the first ----------------------------------------------------------------------

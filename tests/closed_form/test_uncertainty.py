@@ -237,9 +237,9 @@ def test_an_unfitted_model_says_so(use):
         getattr(KernelRidge(), use)()
 
 
-def test_an_unfitted_model_predicts_from_no_labels():
+def test_an_unfitted_model_takes_no_other_labels():
     with pytest.raises(NotFittedError, match="must be fitted first"):
-        KernelRidge().proba_from(torch.tensor([0, 1, -1]))
+        KernelRidge().with_labels(torch.tensor([0, 1, -1]))
 
 
 def wrong_edges(count=120, seed=0):

@@ -129,13 +129,13 @@ def test_every_split():
 
 
 def test_the_choice_of_time_does_not_see_the_labels_of_a_fold(data, monkeypatch):
-    seen, proba_from = [], KernelRidge.proba_from
+    seen, with_labels = [], KernelRidge.with_labels
 
     def spy(self, labels):
         seen.append(labels)
-        return proba_from(self, labels)
+        return with_labels(self, labels)
 
-    monkeypatch.setattr(KernelRidge, "proba_from", spy)
+    monkeypatch.setattr(KernelRidge, "with_labels", spy)
     given = LGGD.solved(times=TIMES).fit(data).labels_ >= 0
     left_out = [given & (labels < 0) for labels in seen]
     assert all(bool(each.any()) for each in left_out)
@@ -146,6 +146,6 @@ def test_other_labels_leave_the_model_as_it_is(data):
     model = KernelRidge().fit(data)
     before, labels = model.predict_proba(), model.labels_.clone()
     labels[(labels >= 0).nonzero()[0]] = -1
-    assert not torch.equal(model.proba_from(labels), before)
-    assert torch.allclose(model.proba_from(model.labels_), before, atol=1e-6)
+    assert not torch.equal(model.with_labels(labels).predict_proba(), before)
+    assert torch.allclose(model.with_labels(model.labels_).predict_proba(), before, atol=1e-6)
     assert torch.equal(model.predict_proba(), before)

@@ -192,13 +192,6 @@ class KernelRidge(NodeClassifier):
         self._check_data(data)
         return self.solution_.probabilities
 
-    def proba_from(self, labels: Tensor) -> Tensor:
-        """Return the probabilities from other labels, int64 `[N]` with -1 elsewhere, with the same settings.
-
-        The model itself keeps its labels.
-        """
-        return self._solved().with_labels(labels).probabilities
-
     def _check_data(self, data: Any) -> None:
         if not same_inputs(data, self.data_):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")

@@ -110,7 +110,7 @@ class SolvedLGGD(DistanceFeatures):
             left_out, known = fold == number, torch.where(fold == number, -1, labels)
             if not bool(left_out.any()) or len(torch.unique(known[known >= 0])) < self.num_classes_:
                 continue  # a class without labels has no boundary
-            start = _minus_log(self.initial_.proba_from(known))
+            start = _minus_log(self.initial_.with_labels(known).predict_proba())
             (distances,) = fixed_solver(self, graph, start).distances([known])
             evolved.append(torch.cat([start.unsqueeze(1), distances], dim=1)[left_out])
             plain.append(class_distances(graph, known, self.num_classes_, self.p)[left_out])

@@ -12,7 +12,6 @@ import torch
 from lggd import KernelRidge
 from lggd.app.studio import session as sessions
 from lggd.app.studio.store import LabelEdit, LabelStore, StaleEditError
-from lggd.closed_form import kernel_ridge
 from lggd.errors import InputError
 from support.studio_cases import edits, settle, small_graph, small_session, wait_for
 
@@ -24,7 +23,7 @@ def test_predictions_follow_labels_with_kept_settings(tmp_path: Path) -> None:
         after = outcome.snapshot
         assert after.labels[13] == 1
         assert after.num_labels == before.num_labels + 1
-        expected = kernel_ridge.relabelled(before.model, after.compact())
+        expected = before.model.with_labels(after.compact())
         assert torch.equal(after.model.predict_proba(), expected.predict_proba())
         assert after.changed.tolist() == np.flatnonzero(after.predicted != before.predicted).tolist()
         assert before.labels[13] == -1
@@ -105,14 +104,14 @@ def test_a_class_that_loses_its_labels_is_not_predicted(tmp_path: Path) -> None:
 
 def test_many_labels_in_a_moment_are_one_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with small_session(tmp_path) as session:
-        solves, gate = [], threading.Event()
+        solves, gate, with_labels = [], threading.Event(), KernelRidge.with_labels
 
         def counted(model, labels):
             solves.append(labels)
             gate.wait(30)
-            return kernel_ridge.relabelled(model, labels)
+            return with_labels(model, labels)
 
-        monkeypatch.setattr(sessions, "relabelled", counted)
+        monkeypatch.setattr(KernelRidge, "with_labels", counted)
         first = session.submit(LabelStore.set_labels, edits(n13="green"), "ada")
         wait_for(lambda: solves)
         rest = [session.submit(LabelStore.set_labels, [LabelEdit(node, "red")], "eve") for node in range(14, 30)]
@@ -127,8 +126,8 @@ def test_many_labels_in_a_moment_are_one_solve(tmp_path: Path, monkeypatch: pyte
 
 def test_readers_do_not_wait_for_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with small_session(tmp_path) as session:
-        gate = threading.Event()
-        monkeypatch.setattr(sessions, "relabelled", lambda *a: (gate.wait(30), kernel_ridge.relabelled(*a))[1])
+        gate, with_labels = threading.Event(), KernelRidge.with_labels
+        monkeypatch.setattr(KernelRidge, "with_labels", lambda *a: (gate.wait(30), with_labels(*a))[1])
         future = session.submit(LabelStore.set_labels, edits(n13="green"), "ada")
         assert session.snapshot.labels[13] == -1
         assert session.snapshot.certainty.mean() > 0
@@ -155,7 +154,7 @@ def test_a_solve_that_fails_keeps_the_label(tmp_path: Path, monkeypatch: pytest.
         def fail(*_):
             raise RuntimeError("no solution")
 
-        monkeypatch.setattr(sessions, "relabelled", fail)
+        monkeypatch.setattr(KernelRidge, "with_labels", fail)
         after = session.submit(LabelStore.set_labels, edits(n13="green"), "ada").result().snapshot
         assert after.labels[13] == 1
         monkeypatch.undo()
