@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -50,7 +50,7 @@ WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]+")
 
 @dataclass(frozen=True)
 class EdgeFormat:
-    """How a table of edges is read; what is None is detected.
+    """How a table of edges is read. Fields left None are detected.
 
     Columns are named as in the header, or numbered from 1 in a table without one. `weight` is a column of similarities,
     where larger means closer; `length` one of lengths, where longer means farther. `ignore` are columns that are
@@ -109,9 +109,9 @@ def _end_columns(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> tupl
 
 
 def read_edge_table(
-    path: Path, format: EdgeFormat, known: Mapping[str, int] | None = None, most_lines: int | None = None
+    path: Path, format: EdgeFormat, known: Container[str] | None = None, max_lines: int | None = None
 ) -> Table:
-    """Reads the table after deciding whether its first line is a header, by at most so many lines."""
+    """Reads the table after deciding whether its first line is a header, within the first `max_lines` lines."""
     undecided: list[list[str]] = []
 
     def is_header(cells: list[str]) -> bool:
@@ -122,7 +122,7 @@ def read_edge_table(
 
     table = read_table(path, is_header, delimiter=format.delimiter, blanks=True)
     if undecided:
-        verdict = _decide_header(table, undecided[0], known, most_lines)
+        verdict = _decide_header(table, undecided[0], known, max_lines)
         table = read_table(path, lambda _: verdict, delimiter=format.delimiter, blanks=True)
     if table.names and not table.has_header and format.header is None:
         return replace(table, notes=(*table.notes, FIRST_LINE))
@@ -145,7 +145,7 @@ def _are_numbers(cells: Sequence[str]) -> bool:
     return not any(math.isnan(Numbers().read(cell)) for cell in cells)
 
 
-def _decide_header(table: Table, first: Sequence[str], known: Mapping[str, int] | None, most_lines: int | None) -> bool:
+def _decide_header(table: Table, first: Sequence[str], known: Container[str] | None, max_lines: int | None) -> bool:
     """Whether a first line without numbers is a header: names of nodes occur again, names of columns do not."""
     if len(first) < 2:
         return False  # the error is about the number of columns
@@ -153,7 +153,7 @@ def _decide_header(table: Table, first: Sequence[str], known: Mapping[str, int] 
     ends = likely or short or (0, 1)
     names = {first[k] for k in ends}
     again, lines, similar = any(name in known for name in names) if known is not None else False, 0, False
-    for _, cells in islice(table, 1, most_lines):
+    for _, cells in islice(table, 1, max_lines):
         lines += 1
         found = [cells[k] for k in ends]
         if known is not None or again:
