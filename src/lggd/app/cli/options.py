@@ -136,7 +136,7 @@ def command(known: Mapping[str, str] | None = None) -> Callable[[Callable[..., N
 
 
 def _flag(parameter: inspect.Parameter) -> str:
-    """What users write for a parameter: `--id-column`, or DATASET for an argument."""
+    """The name that users write for a parameter: `--id-column`, or DATASET for an argument."""
     for declared in (parameter.default, *getattr(parameter.annotation, "__metadata__", ())):
         if isinstance(declared, ArgumentInfo) and declared.metavar:
             return declared.metavar.rstrip(".")

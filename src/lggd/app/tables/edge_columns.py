@@ -101,10 +101,10 @@ def _end_columns(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> tupl
     """The first of these pairs among the names, as indices of columns."""
     plain = [normalized(name) for name in names]
     # Source_id, FromNodeId and "target node" mean the same without their last word.
-    for found in (plain, [re.sub(r"(node|vertex|id|name)+$", "", name) for name in plain]):
+    for plain_names in (plain, [re.sub(r"(node|vertex|id|name)+$", "", name) for name in plain]):
         for pair in pairs:
-            if pair[0] in found and pair[1] in found:
-                return found.index(pair[0]), found.index(pair[1])
+            if pair[0] in plain_names and pair[1] in plain_names:
+                return plain_names.index(pair[0]), plain_names.index(pair[1])
     return None
 
 
@@ -155,13 +155,13 @@ def _decide_header(table: Table, first: Sequence[str], known: Container[str] | N
     again, lines, similar = any(name in known for name in names) if known is not None else False, 0, False
     for _, cells in islice(table, 1, max_lines):
         lines += 1
-        found = [cells[k] for k in ends]
+        nodes = [cells[k] for k in ends]
         if known is not None or again:
             break
-        if "" in found:
+        if "" in nodes:
             return False  # the error is about this line
-        again = any(name in names for name in found)
-        similar = similar or any(len(name) <= 2 and not name.isdigit() for name in found)
+        again = any(name in names for name in nodes)
+        similar = similar or any(len(name) <= 2 and not name.isdigit() for name in nodes)
     is_named = likely is not None or (short is not None and not similar)
     if again and likely is None:
         return False
@@ -244,8 +244,8 @@ def _unrequested_weight(table: Table, ends: tuple[int, int], format: EdgeFormat)
     if not table.has_header:
         return 2 if len(table.names) == 3 and ends == (0, 1) and "3" not in format.ignore else None
     free = [k for k, name in enumerate(table.names) if k not in ends and name not in format.ignore]
-    found = find_column([table.names[k] for k in free], WEIGHT_NAMES)
-    return None if found is None else free[found]
+    column = find_column([table.names[k] for k in free], WEIGHT_NAMES)
+    return None if column is None else free[column]
 
 
 def _refuse_suggestive(table: Table, unused: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ LARGEST = "3.4e38"
 
 
 class Missing(StrEnum):
-    """What becomes of missing values: an error, the mean of the column, or nodes that are left out."""
+    """The rule for missing values: an error, the mean of the column, or nodes that are left out."""
 
     ERROR = "error"
     MEAN = "mean"
@@ -189,7 +189,7 @@ class FeatureReader:
         return fill
 
     def _error(self, problems: Mapping[str, str], gaps: Mapping[str, Sequence[_OddCell]]) -> InputError:
-        found = [self._place(name, gap, "is missing", "are missing") for name, gap in gaps.items()]
+        missing = [self._place(name, gap, "is missing", "are missing") for name, gap in gaps.items()]
         hints, remedies = dict[str, str](), list[str]()
         if gaps:
             hints |= {"mean": "missing='mean'", "drop": "missing='drop'"}
@@ -198,7 +198,7 @@ class FeatureReader:
             hints["ignore"] = f"ignore={list(problems)!r}"
             remedies.append("Correct these cells, or add {ignore}.")
         rule = "have numbers, or texts of few categories, in its columns of features"
-        but = "; ".join([*found, *problems.values()])
+        but = "; ".join([*missing, *problems.values()])
         return InputError(self.table.path, rule, but=but, remedy=" ".join(remedies), hints=hints)
 
 
