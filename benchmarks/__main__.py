@@ -21,7 +21,7 @@ from benchmarks.timing import Table
 
 # The tables that run by default. Any table can be requested on any device, except for those that measure CPU code.
 TABLES = {
-    "cpu": ("steady", "right_hand_side", "growth", "evolution", "memory", "learning", "many", "arrival"),
+    "cpu": ("steady", "right_hand_side", "growth", "evolution", "memory", "learning", "arrival"),
     "gpu": ("product", "large", "growth", "cora", "datasets", "labels"),
 }
 ONLY_CPU = ("steady", "right_hand_side", "evolution", "memory", "learning")

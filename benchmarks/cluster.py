@@ -64,7 +64,7 @@ def _fill(
 
 def one_process(folder: Path, sources: list[int], times: tuple[float, ...]) -> tuple[float, torch.Tensor]:
     """Seconds of an evaluation after the first step, and the values."""
-    evolution = lggd.Evolution(lggd.Graph.open(folder, verify=False), [[s] for s in sources], far=100.0)
+    evolution = lggd.Evolution(lggd.Graph.open(folder, verify=False), [[s] for s in sources], initial_value=100.0)
     evolution.step()
     size = evolution.step_size
     began = time.perf_counter()
@@ -76,9 +76,9 @@ def one_process(folder: Path, sources: list[int], times: tuple[float, ...]) -> t
 def on_cluster(folder: Path, sources: list[int], steps: int, **options: object) -> tuple[list[float], object]:
     """Seconds of each interval between checkpoints, and the solution after `steps` steps."""
     moments: list[float] = []
-    size = lggd.Evolution(lggd.Graph.open(folder, verify=False), [[s] for s in sources], far=100.0).step_size
+    size = lggd.Evolution(lggd.Graph.open(folder, verify=False), [[s] for s in sources], initial_value=100.0).step_size
     solution = lggd.cluster.evolve(
-        folder, [[s] for s in sources], far=100.0, times=(steps * size,), verify=False,
+        folder, [[s] for s in sources], initial_value=100.0, times=(steps * size,), verify=False,
         callback=lambda *_: moments.append(time.perf_counter()), **options,
     )  # fmt: skip
     return list(np.diff(moments)), solution
@@ -146,15 +146,15 @@ def kills(folder: Path, sources: list[int], count: int, started, node: dict[str,
         thread = threading.Thread(target=kill)
         begun = threading.Event()
 
-        def start(done: int, total: int, thread: threading.Thread = thread, begun: threading.Event = begun) -> None:
+        def start(progress: lggd.Progress, thread: threading.Thread = thread, begun: threading.Event = begun) -> None:
             if not begun.is_set():
                 begun.set()
                 thread.start()
 
         size = expected.statistics.step
         solution = lggd.cluster.evolve(
-            folder, [[s] for s in sources], far=100.0, times=(steps * size,), verify=False, blocks=2, threads=1,
-            checkpoint_every=every, callback=start,
+            folder, [[s] for s in sources], initial_value=100.0, times=(steps * size,), verify=False, blocks=2,
+            threads=1, checkpoint_every=every, callback=start,
         )  # fmt: skip
         thread.join()
         found.append({

@@ -96,7 +96,7 @@ def measure(graph: Path, truth: Path) -> dict[str, Any]:
         return share_right(model.predict(), nodes)
 
     model = stages.run("learn", lambda: lggd.KernelRidge.large().fit(data))
-    found = {"accuracy": accuracy(model, hidden), "members": [str(member) for member in model.members_]}
+    found = {"accuracy": accuracy(model, hidden), "kernels": [str(kernel) for kernel in model.kernels_]}
     found |= {"ridge": model.ridge_, "loss": model.loss_}
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/predictions.parquet"

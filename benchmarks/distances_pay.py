@@ -26,7 +26,7 @@ from torch_geometric.data import Data
 
 import lggd
 from benchmarks.wrong_edges import damaged
-from lggd.app.comparison.runner import machine
+from lggd.app.comparison.machine import machine
 from lggd.closed_form.ridge import class_targets, leave_one_out_path, ridge_coefficients
 from lggd.closed_form.selection import RIDGES, fit_inverse_temperature
 from lggd.datasets.by_name import split_by_count
@@ -121,7 +121,7 @@ def with_block(model: lggd.KernelRidge, data: Any) -> tuple[Tensor, float]:
     """The scores of the kernel ridge with distances as one more block, and the share of it that leave-one-out chose."""
     features, nodes = distance_features(data, model.labels_), (model.labels_ >= 0).nonzero().squeeze(1)
     classes, found = model.labels_[nodes], []
-    targets, columns = class_targets(classes, model.num_classes_), model._system.columns
+    targets, columns = class_targets(classes, model.num_classes_), model.solution_.system.columns
     block = features @ features[nodes].t()
     for share in SHARES:
         kernel = ((1 - share) * columns + share * block).double()

@@ -24,7 +24,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 ROOT = Path(__file__).parent.parent
-TABLES = ("steady", "right_hand_side", "evolution", "memory", "learning", "many", "growth")
+TABLES = ("steady", "right_hand_side", "evolution", "memory", "learning", "growth")
 PAIRS = 5
 # Peers that the tables import; they need not be installed, as they are not timed.
 PEERS = ("graphlearning", "skfmm")
@@ -74,8 +74,6 @@ def measure_here(name: str) -> None:
     timing = importlib.import_module("benchmarks.timing")
     timing.race = race_in_turns  # before other modules import it
     record, module = (importlib.import_module(f"benchmarks.{each}") for each in ("record", name))
-    if name == "many":
-        module.epoch, module.evolution = in_turn(module.epoch), in_turn(module.evolution)
     run = record.Run(quick=False, device=torch.device("cpu"), out=Path(tempfile.mkdtemp()))
     rows = [(table.name, row.what, row.ours) for table in module.tables(run) for row in table.rows]
     print(RESULT + json.dumps(rows), flush=True)

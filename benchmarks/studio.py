@@ -30,7 +30,6 @@ from lggd.app.runs.run_input import RunInput
 from lggd.app.studio.session import GROWTH, Session
 from lggd.app.studio.snapshot import active_classes, compact_labels, first_nodes
 from lggd.app.studio.studio_graph import StudioGraph
-from lggd.closed_form.kernel_ridge import rechosen, relabelled
 
 PARTS = ("active", "latency", "load", "kill", "requests")
 DATASETS, LABELS, CLICKS = ("digits", "cora"), 50, 50
@@ -71,9 +70,9 @@ def labelled_by(graph: StudioGraph, queue: bool, seed: int) -> tuple[np.ndarray,
             if model is None:
                 model = fitted(graph, compact, seed)
             elif count >= GROWTH * chosen_with or not np.array_equal(active, chosen_for):
-                model = rechosen(model, compact)
+                model = model.reselected(compact)
             else:
-                model = relabelled(model, compact)
+                model = model.with_labels(compact)
                 count = chosen_with
             chosen_with, chosen_for = count, active
         found.append(np.full(len(labels), -1) if model is None else active[model.predict().numpy()])

@@ -1,15 +1,21 @@
-"""The site: `make docs` builds it into docs/_build/html. Nothing is loaded from elsewhere."""
+"""The site: `make docs` builds it into docs/_build/html. Nothing is loaded from elsewhere.
+
+Its source is the repository, so that pages beside docs/ (ARCHITECTURE.md, results/) are pages of the site, with links
+as on any host: `sphinx -c docs . docs/_build/html`.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS))
 
 import lggd  # noqa: E402
-from building import api_pages, docstrings, error_pages, mathml, names, pictures, repository  # noqa: E402
+from building import docstrings, error_pages, mathml, pictures  # noqa: E402
 
 project, author, version = "lggd", "The lggd developers", lggd.__version__
 project_copyright = author
@@ -18,29 +24,40 @@ release = version
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_codeautolink",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-root_doc = "index"
-exclude_patterns = [
-    "_build",
-    "building",
-    "**/README.rst",
-    "gallery/**/*.ipynb",
-    "gallery/**/*.md5",
-    "gallery/**/*.json",
-]
+root_doc = "docs/index"
+include_patterns = ["*.md", "results/*.md", "docs/*.md", "docs/generated/**", "docs/gallery/**"]
+exclude_patterns = [".*", "README.md", "**/*.ipynb", "**/*.md5", "**/*.json"]
+templates_path = [str(DOCS / "templates")]  # autosummary would look beside the pages, HTML beside this file
 
 # -- Markdown: what GitHub shows, with its anchors of headings --------------------------------------------------------
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
-# A file of the repository that is no page is offered as a download.
-suppress_warnings = ["config.cache"]
+# The gallery links names in its examples by itself, and code with flags of doctest is shown without them.
+suppress_warnings = ["config.cache", "codeautolink.match_name", "codeautolink.match_block"]
 
 # -- API reference ----------------------------------------------------------------------------------------------------
-default_role = "literal"  # docstrings write `name` for code, as Markdown does
+autosummary_ignore_module_all = False  # the public names of a module are its __all__
+autosummary_generate = ["docs/api.md"]
+MODULES = re.findall(r"^   (lggd[\w.]*)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.M)
+
+
+def is_listed_before(module: str, name: str) -> bool:
+    """True if an earlier module of api.md exports the same object under the same name."""
+    value = getattr(import_module(module), name)
+    earlier = MODULES[: MODULES.index(module)]
+    return any(getattr(import_module(other), name, None) is value for other in earlier)
+
+
+autosummary_context = {"is_listed_before": is_listed_before}
+default_role = "autolink"  # `name` in docstrings: a link where it is a public name, else code, as in Markdown
+codeautolink_warn_on_missing_inventory = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the section Parameters has them
 autodoc_class_signature = "mixed"
@@ -56,12 +73,12 @@ nitpick_ignore_regex = [("py:class", r"(?!lggd\.).*"), ("py:obj", r"(?!lggd\.).*
 
 # -- the gallery ------------------------------------------------------------------------------------------------------
 sphinx_gallery_conf = {
-    "examples_dirs": ["../examples"],
-    "gallery_dirs": ["gallery"],
+    "examples_dirs": ["examples"],
+    "gallery_dirs": ["docs/gallery"],
     "filename_pattern": r"/plot_",
     "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
     "doc_module": ("lggd",),
-    "backreferences_dir": "generated/backreferences",
+    "backreferences_dir": "docs/generated/backreferences",
     "reference_url": {"lggd": None},
     "inspect_global_variables": False,
     "show_signature": False,
@@ -94,8 +111,6 @@ copybutton_prompt_is_regexp = True
 def generate() -> None:
     """Writes the pages and pictures that are made of the code and of the measurements, into docs/generated."""
     folder = DOCS / "generated"
-    repository.write(folder / "repository")
-    api_pages.write(folder / "api")
     error_pages.write(folder / "errors.md")
     pictures.write(folder / "pictures")
 
@@ -106,5 +121,3 @@ generate()
 def setup(app: object) -> None:
     docstrings.setup(app)
     mathml.setup(app)
-    names.setup(app)
-    repository.setup(app)

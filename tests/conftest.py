@@ -10,11 +10,14 @@ import pytest
 import torch
 from hypothesis import settings
 
+from support import shapes
+
 if not torch.cuda.is_available():
     # Must be said before Triton's kernels are first imported: they then run on the CPU, slowly, to be tested.
     os.environ.setdefault("TRITON_INTERPRET", "1")
 settings.register_profile("lggd", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("lggd")
+shapes.check_shapes()  # before tests import the functions that are checked
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,7 @@ SOURCE = Path(lggd.__file__).parent
 # line stands on it.
 LIBRARY = (
     ("errors",),
-    ("html", "progress", "validation"),
+    ("html", "progress", "text", "validation"),
     ("_system",),
     ("graph",),
     ("equation",),
@@ -35,7 +35,6 @@ APPLICATION = (
     ("app.tables", "app.report"),
     ("app.runs",),
     ("app.comparison",),
-    ("paper",),
     ("app.studio",),
     ("lggd",),
     ("app", "app.cli"),

@@ -20,11 +20,9 @@ from lggd import (
     Graph,
     PseudoLabels,
     SoftmaxScale,
-    TorchDiffEq,
     depth,
     distance,
     evolve,
-    evolve_to_steady_state,
     shortest_path,
 )
 from lggd.errors import InputTypeError
@@ -65,10 +63,6 @@ def solve(**options):
 
 def flow(sources=0, **options):
     return lambda: evolve(PATH, sources, **options)
-
-
-def steady(sources=0, **options):
-    return lambda: evolve_to_steady_state(PATH, sources, **options)
 
 
 def walk(solution, target=2, **options):
@@ -120,8 +114,6 @@ TABLE = [
     ("alpha NaN", lambda: DegreePotential(NAN), ValueError, ["`alpha`", "finite number", "got nan"]),
     ("temperature a text", lambda: SoftmaxScale("1"), TypeError, ["`temperature`", "or None to fit it", "got '1'"]),
     ("temperature zero", lambda: SoftmaxScale(0), ValueError, ["`temperature`", "positive", "got 0"]),
-    ("no tolerance", lambda: TorchDiffEq(rtol=None), TypeError, ["`rtol`", "positive and finite", "got None"]),
-    ("negative step", lambda: TorchDiffEq(step=-1), ValueError, ["`step`", "positive and finite", "got -1"]),
     ("a single fraction", lambda: PseudoLabels(0.5), TypeError, ["`fractions`", "a tuple such as", "got 0.5"]),
     # scipy, networkx, PyG
     ("matrix not square", matrix(np.ones((2, 3))), ValueError, ["`matrix`", "square", "(2, 3)", "N x N"]),
@@ -214,8 +206,8 @@ TABLE = [
     ("start half precision", flow(start=torch.ones(3, dtype=torch.float16)), TypeError,
      ["`start`", "torch.float16", "start.float()"]),
     ("start a list", flow(start=[1.0, 2.0, 3.0]), TypeError, ["`start`", "list", "torch.as_tensor"]),
-    ("far negative", flow(far=-1.0), ValueError, ["`far`", "non-negative", "got -1"]),
-    ("far infinite", flow(far=INF), ValueError, ["`far`", "finite", "got inf"]),
+    ("initial value negative", flow(initial_value=-1.0), ValueError, ["`initial_value`", "non-negative", "got -1"]),
+    ("initial value infinite", flow(initial_value=INF), ValueError, ["`initial_value`", "finite", "got inf"]),
     ("weight of evolve short", flow(weight=torch.ones(3)), ValueError, ["`weight`", "[4]", "edge_index", "got [3]"]),
     ("weight of evolve zero", flow(weight=numbers(1.0, 1.0, 0.0, 1.0)), ValueError, ["`weight`", "got 0", "edge 2"]),
     ("weight of evolve NaN", flow(weight=numbers(1.0, NAN, 1.0, 1.0)), ValueError, ["`weight`", "got nan", "edge 1"]),
@@ -236,12 +228,7 @@ TABLE = [
     ("step above the limit for p = 2", flow(scheme=Euler(step=1.5), p=2), ValueError, ["`step`", "at most 0.7071"]),
     ("scheme a text", flow(scheme="rk4"), TypeError, ["`scheme`", "'rk4'", "RK4()"]),
     ("scheme a class", flow(scheme=RK4), TypeError, ["`scheme`", "RK4()"]),
-    ("steady without sources", steady(None, start=torch.ones(3)), ValueError, ["`sources`", "boundary"]),
-    ("steady with torchdiffeq", steady(scheme=TorchDiffEq()), TypeError, ["`scheme`", "RK4()"]),
-    ("tol zero", steady(tol=0), ValueError, ["`tol`", "positive", "got 0"]),
-    ("tol NaN", steady(tol=NAN), ValueError, ["`tol`", "positive", "got nan"]),
-    ("no steps", steady(max_steps=0), ValueError, ["`max_steps`", "from 1", "got 0"]),
-    ("Evolution with torchdiffeq", lambda: Evolution(PATH, 0, scheme=TorchDiffEq()), TypeError, ["`scheme`", "RK4()"]),
+    ("Evolution with a text", lambda: Evolution(PATH, 0, scheme="rk4"), TypeError, ["`scheme`", "RK4()"]),
     ("size above the step", lambda: Evolution(PATH, 0).step(9.0), ValueError, ["`size`", "(0, 0.5]", "got 9.0"]),
     ("size missing", lambda: Evolution(Graph.from_edges([], num_nodes=2), 0).step(), ValueError, ["`size`", "passed"]),
     ("time in the past", lambda: Evolution(PATH, 0).run_until(-1.0), ValueError, ["`t`", "current time 0", "got -1.0"]),
@@ -306,7 +293,7 @@ def test_a_failed_call_does_not_modify_its_inputs(call, given):
 
 
 def test_a_failed_step_does_not_advance_the_evolution():
-    evolution = Evolution(PATH, 0, far=5.0).run_until(1.0)
+    evolution = Evolution(PATH, 0, initial_value=5.0).run_until(1.0)
     before = evolution.state
     with pytest.raises(ValueError, match="`size`"):
         evolution.step(100.0)

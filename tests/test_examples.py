@@ -12,7 +12,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-LONGEST, FEWEST = 40, 12
+MAX_LINES, MIN_EXAMPLES = 40, 12
 # A picture has at least this fraction of pixels that are not background, and this many colours.
 INK, COLOURS = 0.01, 20
 
@@ -40,7 +40,7 @@ def pyplot():
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) >= FEWEST
+    assert len(EXAMPLES) >= MIN_EXAMPLES
     assert (EXAMPLES[0].parent / "GALLERY_HEADER.rst").exists()
 
 
@@ -60,7 +60,7 @@ def test_example_runs(path, tmp_path, monkeypatch, capsys, pyplot):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_is_short_and_says_what_it_shows(path):
     text = path.read_text()
-    assert len(text.splitlines()) <= LONGEST
+    assert len(text.splitlines()) <= MAX_LINES
     assert path.name.startswith("plot_"), "sphinx-gallery executes these"
     title = re.match(r'"""\n(.+)\n(=+)\n\n', text)
     assert title, "a title in reStructuredText"

@@ -55,9 +55,11 @@ def test_evolution_and_its_gradient_agree_with_the_cpu(graph, p):
 
 
 def test_an_evolution_can_be_stepped_on_the_device(graph):
-    evolution = Evolution(graph.to("cuda"), SOURCES, far=10.0).run_until(2.0)
+    evolution = Evolution(graph.to("cuda"), SOURCES, initial_value=10.0).run_until(2.0)
     assert evolution.state.device.type == "cuda"
-    torch.testing.assert_close(evolution.state.cpu(), Evolution(graph, SOURCES, far=10.0).run_until(2.0).state)
+    torch.testing.assert_close(
+        evolution.state.cpu(), Evolution(graph, SOURCES, initial_value=10.0).run_until(2.0).state
+    )
 
 
 def test_shortest_paths_are_found_on_the_device(graph):

@@ -1,89 +1,20 @@
-"""Numbers and times as text, modules that become one script; cards: bounded, escaped, there for every object."""
+"""Cards: bounded, escaped, there for every object."""
 
 from __future__ import annotations
 
 import math
 import re
 from html.parser import HTMLParser
-from importlib.resources import files
 
 import numpy as np
 import pytest
 import torch
 
 import lggd
-from lggd.html import (
-    MAX_ROWS,
-    bars,
-    card,
-    card_table,
-    counted,
-    curve,
-    duration,
-    histogram,
-    inline_script,
-    module_names,
-    number,
-    page_file,
-    script_hash,
-    signed,
-    timestamp,
-)
+from lggd.html import MAX_ROWS, bars, card, card_table, curve, histogram
 
-ENTRY = "page.js"
-MODULES = sorted(path.name for path in (files("lggd.app.report") / "page").iterdir() if path.name.endswith(".js"))
 VOID = {"br", "img"}
 LARGEST = 20_000  # characters of any card
-
-
-def test_numbers_durations_and_times() -> None:
-    assert [number(x) for x in (0, 0.01234, 12.34, -3.0, 12345.6, 1e9, math.inf, math.nan)] == [
-        "0", "0.0123", "12.3", "−3", "12,346", "1e+09", "∞", "–",
-    ]  # fmt: skip
-    assert [signed(x) for x in (7.25, -0.3, 0.04, -0.04)] == ["+7.2", "−0.3", "0.0", "0.0"]
-    assert [duration(x) for x in (0.44, 59.7, 61, 7500)] == ["0.4 s", "1 min 0 s", "1 min 1 s", "2 h 5 min"]
-    assert [counted(*x) for x in ((1, "node"), (2, "class"), (1200, "edge"))] == [
-        "1 node",
-        "2 classes",
-        "1,200 edges",
-    ]
-    assert timestamp("2025-01-31T12:05:00+00:00") == "31 January 2025, 12:05 UTC"
-
-
-def test_modules_come_after_what_they_import() -> None:
-    names = module_names(ENTRY)
-    assert names[-1] == ENTRY
-    assert len(set(names)) == len(names)
-    for place, name in enumerate(names):
-        imported = re.findall(r'from "\./(.*)"', page_file(name))
-        assert set(imported) <= set(names[:place]), name
-
-
-def test_nothing_of_modules_is_left_in_the_script() -> None:
-    script = inline_script(ENTRY)
-    assert not re.search(r"^\s*(import|export)\b", script, re.MULTILINE)
-    assert script.count("class GraphMap ") == 1
-    assert "</script" not in script
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_imports_name_what_is_exported(name: str) -> None:
-    """A page that embeds all modules in one scope would not notice."""
-    for imported, source in re.findall(r'^import \{(.*)\} from "\./(.*)";$', page_file(name), re.MULTILINE):
-        exported = set(
-            re.findall(r"^export (?:async )?(?:class|function|const) (\w+)", page_file(source), re.MULTILINE)
-        )
-        exported |= set(re.findall(r"(?:^export const |, )([A-Z_]+) = ", page_file(source), re.MULTILINE))
-        assert {each.strip() for each in imported.split(",")} <= exported
-
-
-def test_modules_are_small() -> None:
-    lengths = {name: len(page_file(name).splitlines()) for name in MODULES}
-    assert {name: length for name, length in lengths.items() if length > 400} == {}
-
-
-def test_hash_is_that_of_the_policy() -> None:
-    assert script_hash("alert(1)") == "'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='"
 
 
 class Balance(HTMLParser):
@@ -161,11 +92,13 @@ def test_models_are_shown_before_and_after_the_fit() -> None:
 
 
 def test_a_comparison_shows_its_table_and_recommendation() -> None:
-    found = lggd.compare(lggd.load("karate"), ["label-propagation", "kernel-ridge"], splits=2, labels=2, curve=False)
-    html = found._repr_html_()
+    comparison = lggd.compare(
+        lggd.load("karate"), ["label-propagation", "kernel-ridge"], splits=2, labels=2, curve=False
+    )
+    html = comparison._repr_html_()
     assert "table" in check(html)
     assert "label-propagation" in html
-    assert found.recommendation.split(":")[0] in html
+    assert comparison.recommendation.split(":")[0] in html
 
 
 def test_names_are_escaped_everywhere() -> None:

@@ -73,6 +73,13 @@ def test_commands_run(line, desk, monkeypatch):
     assert done.exit_code == 0, done.output
 
 
+def test_links_lead_to_files():
+    """Sphinx checks the links of all other pages."""
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"```.*?```|`[^`\n]*`", "", README, flags=re.S))
+    assert len(targets) > 20
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
 def test_pictures_exist_and_show_the_studio():
     shown = re.findall(r'!\[[^]]+\]\(([^)]+)\)|<img src="([^"]+)" [^>]*alt="[^"]+">', README)
     pictures = {first or second for first, second in shown}

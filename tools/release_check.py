@@ -1,7 +1,7 @@
 """Builds wheel and sdist, installs the wheel in an empty environment outside the repository, and uses it from there.
 
-`python tools/release_check.py`, or with requirements that replace the pins of constraints.txt:
-`python tools/release_check.py torch==2.11.0 torch-geometric==2.8.0`. Exits with 1 at a failure.
+`python tools/release_check.py`, or with constraints in place of constraints.txt, such as
+`python tools/release_check.py torch==2.5.0 torch-geometric==2.6.0`. Exits with 1 at a failure.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ COMMANDS = (
 IN_WHEEL = (
     "lggd/app/report/page/page.js",
     "lggd/app/studio/static/studio.html",
-    "lggd/app/comparison/configs/rows/lggd.toml",
 )
+NOT_IN_WHEEL = re.compile(r"configs/|reproduction/|tests/|benchmarks/")
 IN_SDIST = (
     "src/lggd/__init__.py",
     "tests/conftest.py",
@@ -86,6 +86,9 @@ def build(folder: Path) -> Path:
     missing = set(IN_WHEEL) - set(zipfile.ZipFile(wheel).namelist())
     with tarfile.open(sdist) as archive:
         missing |= set(IN_SDIST) - {name.partition("/")[2] for name in archive.getnames()}
+    extra = [name for name in zipfile.ZipFile(wheel).namelist() if NOT_IN_WHEEL.search(name)]
+    if extra:
+        raise CheckFailedError(f"in the wheel: {', '.join(extra)}")
     if missing:
         raise CheckFailedError(f"not in the archives: {', '.join(sorted(missing))}")
     say(f"built {wheel.name} ({wheel.stat().st_size:,} bytes) and {sdist.name} ({sdist.stat().st_size:,} bytes)")
@@ -93,15 +96,11 @@ def build(folder: Path) -> Path:
 
 
 def constraints(folder: Path, replaced: list[str]) -> Path:
-    """The pins of the repository, without those of packages that `replaced` names, and with these."""
-    names = {re.split(r"[=<>~!]", each)[0].lower().replace("_", "-") for each in replaced}
-    kept = [
-        line
-        for line in (ROOT / "constraints.txt").read_text().splitlines()
-        if line.split("==")[0].lower().replace("_", "-") not in names
-    ]
+    """The pins of the repository, or `replaced`: then all others are the newest that these allow."""
+    if not replaced:
+        return ROOT / "constraints.txt"
     path = folder / "constraints.txt"
-    path.write_text("\n".join([*kept, *replaced]) + "\n")
+    path.write_text("\n".join(replaced) + "\n")
     return path
 
 
@@ -113,12 +112,12 @@ def check_studio(lggd: Path, folder: Path) -> None:
     try:
         for _ in range(2 * SECONDS_TO_START):
             time.sleep(0.5)
-            found = re.search(r"http://127\.0\.0\.1:\d+", (folder / "studio.log").read_text())
-            if found or service.poll() is not None:
+            address = re.search(r"http://127\.0\.0\.1:\d+", (folder / "studio.log").read_text())
+            if address or service.poll() is not None:
                 break
-        if not found:
+        if not address:
             raise CheckFailedError(f"lggd studio printed no address:\n{(folder / 'studio.log').read_text()}")
-        with urllib.request.urlopen(f"{found[0]}/api/health", timeout=60) as answer:
+        with urllib.request.urlopen(f"{address[0]}/api/health", timeout=60) as answer:
             say(f"lggd studio: {answer.status} {answer.read().decode()}")
     finally:
         service.terminate()

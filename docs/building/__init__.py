@@ -1,1 +1,1 @@
-"""How the site is made: pages of the repository, of the code and of the measurements, pictures, and checks of links."""
+"""Parts of the site that no extension makes: error texts, tables of measurements, pictures and formulas."""

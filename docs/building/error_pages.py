@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lggd
-from building.repository import write_if_changed
 from lggd import errors
 
 SOURCE = Path(lggd.__file__).parent
@@ -135,7 +134,7 @@ def page(texts: list[ErrorText]) -> str:
     """Returns the page, in Markdown: one table for every room, errors with the same text once."""
     by_room: dict[str, dict[tuple[str, str], ErrorText]] = defaultdict(dict)
     for text in texts:
-        by_room[text.module.split(".")[0]].setdefault((text.cause, text.remedy), text)
+        by_room[text.module.removeprefix("app.").split(".")[0]].setdefault((text.cause, text.remedy), text)
     lines = [
         "# Errors",
         "",
@@ -149,9 +148,9 @@ def page(texts: list[ErrorText]) -> str:
     lines += ["## Kinds", "", "| class of `lggd.errors` | |", "|---|---|"]
     lines += [f"| `{kind.__name__}` | {_cell((kind.__doc__ or '').split(chr(10))[0])} |" for kind in kinds]
     lines += [""]
-    for room, found in sorted(by_room.items()):
+    for room, errors_of_room in sorted(by_room.items()):
         lines += [f"## {room}", "", "| what is wrong | what to do |", "|---|---|"]
-        lines += [f"| {_cell(cause)} | {_cell(remedy)} |" for cause, remedy in found]
+        lines += [f"| {_cell(cause)} | {_cell(remedy)} |" for cause, remedy in errors_of_room]
         lines += [""]
     return "\n".join(lines)
 
@@ -162,4 +161,7 @@ def _cell(text: str) -> str:
 
 
 def write(path: Path) -> None:
-    write_if_changed(path, page(error_texts()))
+    text = page(error_texts())
+    if not path.exists() or path.read_text(encoding="utf-8") != text:  # Sphinx reads again only what has changed
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")

@@ -64,8 +64,8 @@ def potentials() -> Figure:
     figure, panels = _panels(3)
     titles = {-1.0: "α = −1: dense regions are far", 0.0: "α = 0", 1.0: "α = 1: dense regions are near"}
     for panel, (alpha, title) in zip(panels, titles.items(), strict=True):
-        found = lggd.distance(graph, [source], p=1, potential=lggd.DegreePotential(alpha)).value
-        _map(panel, points, found.argsort().argsort().double(), title=title, marked=[source])
+        distance = lggd.distance(graph, [source], p=1, potential=lggd.DegreePotential(alpha)).value
+        _map(panel, points, distance.argsort().argsort().double(), title=title, marked=[source])
     figure.supxlabel("colour: rank of the distance from the red point", fontsize=8)
     return figure
 
@@ -111,9 +111,9 @@ def labels() -> Figure:
     """Measured accuracy while labels arrive one by one: those of the queue of the studio, and random ones."""
     measured = json.loads((RESULTS / "studio.json").read_text(encoding="utf-8"))["active"]
     figure, panels = _panels(len(measured), height=2.7)
-    for panel, (dataset, found) in zip(panels, measured.items(), strict=True):
+    for panel, (dataset, accuracy) in zip(panels, measured.items(), strict=True):
         for key, colour, name in (("queue", BLUE, "the nodes that it asks for"), ("random", GREY, "random nodes")):
-            runs = np.array([[np.nan if value is None else value for value in run] for run in found[key]])
+            runs = np.array([[np.nan if value is None else value for value in run] for run in accuracy[key]])
             number = np.arange(1, runs.shape[1] + 1)
             known = ~np.isnan(runs).any(0)
             panel.plot(number[known], runs.mean(0)[known], color=colour, label=name)

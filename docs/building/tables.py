@@ -14,9 +14,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from lggd.paper.measurements import BACKBONES, DATASETS, PUBLISHED, ROWS, Measurements, read_measurements
+
 from lggd.app.runs.methods import METHODS as KNOWN
 from lggd.app.runs.methods import build_model
-from lggd.paper.measurements import BACKBONES, DATASETS, PUBLISHED, ROWS, Measurements, read_measurements
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, DOCS = ROOT / "results", ROOT / "docs"
@@ -106,8 +107,8 @@ def exponents() -> str:
     for p, what in times.items():
         key = {"1": "1.0", "∞": "inf"}.get(p)
         change = f"{100 * changes[key, 100]:.2g} %" if key else "–"
-        found = accuracy.get("inf" if p == "∞" else p)
-        rows.append([p, change, f"{speed[what]['ours']:.1f} ms", f"{found:.2f}" if found else "–"])
+        mean = accuracy.get("inf" if p == "∞" else p)
+        rows.append([p, change, f"{speed[what]['ours']:.1f} ms", f"{mean:.2f}" if mean else "–"])
     head = ["p", "change by 100 wrong edges", "a distance, 20 thousand nodes", "accuracy (%) without node features"]
     return _table(head, rows)
 
@@ -172,13 +173,13 @@ def speed() -> str:
     """How much faster than other packages, on a CPU."""
     rows = []
     for name, parts in SPEED.items():
-        found = [_speed()[part] for part in parts]
-        ratios = " / ".join(f"{_ratio(one['peer'] / one['ours'])} ×" for one in found)
-        missed = any(one["bar"] and one["peer"] / one["ours"] < one["bar"] for one in found)
+        timings = [_speed()[part] for part in parts]
+        ratios = " / ".join(f"{_ratio(one['peer'] / one['ours'])} ×" for one in timings)
+        missed = any(one["bar"] and one["peer"] / one["ours"] < one["bar"] for one in timings)
         rows.append(
             [
                 name,
-                PEERS.get(found[0]["against"], found[0]["against"]),
+                PEERS.get(timings[0]["against"], timings[0]["against"]),
                 f"{ratios}{', below its target' if missed else ''}",
             ]
         )
@@ -192,7 +193,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 def with_tables(text: str) -> str:
     """Returns a page with its tables made again."""
-    return PLACE.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n{found[3]}", text)
+    return PLACE.sub(lambda place: f"{place[1]}\n{TABLES[place[2]]()}\n{place[3]}", text)
 
 
 def _ratio(value: float) -> str:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from lggd import cluster as cluster
     from lggd import diffusion as diffusion
     from lggd import sklearn as sklearn
-    from lggd._system.memory import Memory
     from lggd.app import studio as studio
     from lggd.app.comparison.comparison import Comparison, compare
     from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from lggd.features import GGD, LGGD, SolvedLGGD
     from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
     from lggd.graph import Graph, Symmetrize
-    from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
+    from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential
     from lggd.learning.networks import MLP, PropagatedMLP
     from lggd.models import (
         BackboneReadout,
@@ -50,18 +49,15 @@ if TYPE_CHECKING:
         NearestClass,
         SelfTraining,
         WeightedReadout,
-        fit_together,
         load_model,
     )
-    from lggd.models.memory_estimate import estimate_memory
     from lggd.progress import Progress
     from lggd.solvers.dijkstra import Dijkstra
-    from lggd.solvers.evolution import Evolution, evolve, evolve_to_steady_state
+    from lggd.solvers.evolution import Evolution, evolve
     from lggd.solvers.iterative import FastIterative
     from lggd.solvers.marching import FastMarching
-    from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
+    from lggd.solvers.scheme import RK4, SSPRK3, Euler
     from lggd.solvers.solution import Solution, Statistics, Status
-    from lggd.training.engine import Checkpoint
     from lggd.training.problems import Optimization
 
 # Module → the public names that it defines. Type checkers read the imports above instead; a test compares the two.
@@ -80,22 +76,19 @@ _EXPORTS = {
     "features": ("GGD", "LGGD", "SolvedLGGD"),
     "features.distance_features": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
     "graph": ("Graph", "Symmetrize"),
-    "learning.flow": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
+    "learning.flow": ("LearnedEdgeWeights", "LearnedPotential"),
     "learning.networks": ("MLP", "PropagatedMLP"),
-    "_system.memory": ("Memory",),
     "models": (
         "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
-        "WeightedReadout", "fit_together", "load_model",
+        "WeightedReadout", "load_model",
     ),
-    "models.memory_estimate": ("estimate_memory",),
     "solvers.dijkstra": ("Dijkstra",),
-    "solvers.evolution": ("Evolution", "evolve", "evolve_to_steady_state"),
+    "solvers.evolution": ("Evolution", "evolve"),
     "solvers.iterative": ("FastIterative",),
     "solvers.marching": ("FastMarching",),
-    "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
+    "solvers.scheme": ("RK4", "SSPRK3", "Euler"),
     "solvers.solution": ("Solution", "Statistics", "Status"),
     "progress": ("Progress",),
-    "training.engine": ("Checkpoint",),
     "training.problems": ("Optimization",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
@@ -111,14 +104,13 @@ except PackageNotFoundError:  # a source tree that was never installed
 
 __all__ = [
     "GAT", "GCN", "GGD", "GPR", "LGGD", "MLP", "PPR", "RK4", "SSPRK3", "ArcCosine", "BackboneReadout", "ChebNet",
-    "Checkpoint", "Comparison", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler",
+    "Comparison", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler",
     "Evolution", "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "Heat", "HighPass", "Hops",
     "InputError", "JKNet", "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
-    "LearnedTimeScale", "Linear", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier",
-    "Optimization", "Progress", "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution",
-    "SolvedLGGD", "Standardize", "Statistics", "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "WeightedReadout",
-    "compare", "depth", "distance", "estimate_memory", "evolve", "evolve_to_steady_state", "fit_together", "load",
-    "load_model", "shortest_path",
+    "Linear", "MaxScale", "MeanReadout", "NearestClass", "NodeClassifier", "Optimization", "Progress", "PropagatedMLP",
+    "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution", "SolvedLGGD", "Standardize", "Statistics", "Status",
+    "Symmetrize", "Unscaled", "WeightedReadout", "compare", "depth", "distance", "evolve", "load", "load_model",
+    "shortest_path",
 ]  # fmt: skip
 
 

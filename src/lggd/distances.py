@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from lggd.solvers.dijkstra import Dijkstra
 from lggd.solvers.eikonal_problem import EikonalProblem, Solver
 from lggd.solvers.marching import FastMarching
 from lggd.solvers.solution import Solution
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int64
 
 # Number of candidates for the median that `depth` draws by default, and of distances that it solves for at once.
 NUM_CANDIDATES = 50
@@ -62,7 +66,9 @@ def distance(
     return solver.solve(problem)
 
 
-def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, column: int = 0) -> Tensor:
+def shortest_path(
+    graph: Graph, solution: Solution | Float[Tensor, "*t n"] | Float[Tensor, "*t n k"], target: int, *, column: int = 0
+) -> Int64[Tensor, " l"]:
     """The geodesic from the boundary to `target`, found by steepest descent along √w(f(i) − f(j)).
 
     For p = ∞ its length is the distance itself. On a directed graph the edges lead from the target to the boundary, so
@@ -146,10 +152,10 @@ class Depth:
     ([0.0, 1.0, 0.0], 1)
     """
 
-    value: Tensor
+    value: Float[Tensor, " n"]
     median: int
-    candidates: Tensor
-    mean_distance: Tensor
+    candidates: Int64[Tensor, " c"]
+    mean_distance: Float[Tensor, " c"]
 
 
 def depth(

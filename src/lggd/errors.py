@@ -132,6 +132,15 @@ def optional_package(needed_by: str, install: str) -> Iterator[None]:
         raise MissingPackageError(needed_by, rule, but="it is not installed", remedy=remedy) from error
 
 
+@contextmanager
+def error_context(name: str) -> Iterator[None]:
+    """Prefixes errors about inputs with what they concern, such as the row of a table."""
+    try:
+        yield
+    except InputError as error:
+        raise error.replace(context=f"{name}: {error.context}" if error.context else name) from error
+
+
 class InputWarning(UserWarning):
     """A warning about the input. `{0}` in the message stands for the first of `nodes`, as in `InputError`."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.graph.sparse import without_sparse_warnings
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 Array = NDArray[Any]
 UNLABELLED = -1
@@ -66,7 +69,7 @@ def row_keys(X: Any) -> list[bytes]:
     return [blake2b(columns[a:b].tobytes() + rows.data[a:b].tobytes(), digest_size=16).digest() for a, b in bounds]
 
 
-def graph_data(X: Any, codes: Array, nearest: NearestNeighbors) -> Any:
+def graph_data(X: Any, codes: Array, nearest: NearestNeighbors) -> Data:
     """The neighbour graph as PyG data; columns of X get standard deviation 1 and, unless sparse, mean 0."""
     from torch_geometric.data import Data
 

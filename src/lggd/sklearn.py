@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.neighbors import VALID_METRICS, NearestNeighbors
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 
-from lggd._system.files import describe_file, replacing_folder, save_tensors
+from lggd._system.files import replacing_folder
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import NodeClassifier, storage
 from lggd.estimator.inputs import LabelConflictError, LastLabelError
@@ -32,16 +32,15 @@ from lggd.samples import (
     row_keys,
     unpack_samples,
 )
-from lggd.training.engine import Checkpoint
 from lggd.validation import check_instance, check_int, suggestion
 
 # Not with precomputed distances: features are learned from the samples.
 METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"precomputed", "pyfunc"})
-# The files of a saved model: next to its settings, its samples and the model of their graph.
-SAMPLES_FILE, MODEL_FOLDER = "samples.safetensors", "model"
+# The folder of the model of the graph, next to the settings and the samples.
+MODEL_FOLDER = "model"
 
 
-class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Classify samples of which few are labelled, and use new labels at once, without training.
 
     Every sample is joined to its `n_neighbors` nearest ones, and a model of nodes is fitted to that graph. Scale the
@@ -97,9 +96,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None
-    ) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, callback: Callback | None = None) -> Self:
         """Fit the model to samples.
 
         Parameters
@@ -110,8 +107,6 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Their classes, -1 where unknown.
         callback : callable, optional
             Called with a `Progress` after every epoch.
-        checkpoint : Checkpoint, optional
-            Where unfinished training is saved, and resumed from.
 
         Returns
         -------
@@ -124,7 +119,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, codes = read_labels(labels)
         self._index(samples, min(self.n_neighbors, samples.shape[0] - 1), self.metric)
         data = graph_data(samples, codes, self._nearest)
-        self.model_ = model.fit(data, callback=callback, checkpoint=checkpoint)
+        self.model_ = model.fit(data, callback=callback)
         self.model_.metadata_["classes"] = [str(name) for name in self.classes_.tolist()]
         self._update_transduction()
         return self
@@ -264,19 +259,16 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         params = {name: self._plain(name, value) for name, value in self.get_params(deep=False).items()}
         # Settings may have changed since the fit: what finds neighbours is saved by itself.
         neighbours = {name: self._plain(name, getattr(self._nearest, name)) for name in ("n_neighbors", "metric")}
-        content = {
-            "format": storage.FORMAT, "version": storage.VERSION, "model": {"kind": "KNNGraphClassifier", **params},
-            "neighbours": neighbours, "classes": classes, "classes_dtype": dtype.str,
-            "columns": getattr(self, "feature_names_in_", np.empty(0)).tolist(),
+        settings = {
+            "model": {"kind": "KNNGraphClassifier", **params}, "neighbours": neighbours, "classes": classes,
+            "classes_dtype": dtype.str, "columns": getattr(self, "feature_names_in_", np.empty(0)).tolist(),
         }  # fmt: skip
         X = self._samples
         names = ("data", "indices", "indptr", "shape") if sp.issparse(X) else ()
         parts = {name: torch.as_tensor(getattr(X, name)) for name in names} or {"samples": torch.from_numpy(X)}
         with replacing_folder(folder, marker=storage.SETTINGS_FILE) as temporary:
             self.model_.save(temporary / MODEL_FOLDER)
-            save_tensors(temporary / SAMPLES_FILE, parts)
-            content["files"] = {SAMPLES_FILE: describe_file(temporary / SAMPLES_FILE)}
-            storage.write_json(temporary / storage.SETTINGS_FILE, content)
+            storage.write_files(temporary, settings, {storage.SAMPLES_FILE: parts})
 
     def _check_neighbours(self) -> None:
         check_int("n_neighbors", self.n_neighbors, minimum=1)
@@ -315,11 +307,12 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
 
 
-def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, Any]) -> KNNGraphClassifier:
-    """Returns the classifier that `save` wrote, for `lggd.load_model`."""
+def restored(
+    folder: Path, settings: Mapping[str, Any], packed: Mapping[str, torch.Tensor], modules: Mapping[str, Any]
+) -> KNNGraphClassifier:
+    """Returns the classifier of these settings and samples, for `lggd.load_model`."""
     model = storage.load_model(folder / MODEL_FOLDER, **modules)
-    packed = storage.read_tensors(folder, settings, SAMPLES_FILE)
-    with storage.fitting_together(folder):
+    with storage.consistent_files(folder):
         params, neighbours = (
             {name: from_plain(value, name, modules) for name, value in settings[part].items() if name != "kind"}
             for part in ("model", "neighbours")
@@ -334,8 +327,8 @@ def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, An
         if columns:
             loaded.feature_names_in_ = np.array(columns, object)
         sizes = [len(model.labels_), len(columns) or samples.shape[1], model.num_classes_]
-        if (found := [*samples.shape, len(loaded.classes_)]) != sizes:
-            raise InputError("samples", f"have {sizes} rows, columns and classes", found)
+        if (actual := [*samples.shape, len(loaded.classes_)]) != sizes:
+            raise InputError("samples", f"have {sizes} rows, columns and classes", actual)
         loaded._index(samples, **neighbours)
         loaded._nearest.kneighbors(samples[:1])  # raises where there are too few samples
         loaded._update_transduction()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
-import os
+import threading
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,14 @@ import torch
 
 from lggd._system import files
 from lggd._system.files import (
+    SIDECARS,
     check_checksums,
     check_folder_writable,
     check_size,
     describe_file,
-    exchange,
+    recover_folder,
     replacing,
     replacing_folder,
-    restore_folder,
     save_tensors,
     write_errors,
     write_text,
@@ -49,7 +50,7 @@ def test_folder_is_replaced(tmp_path: Path, before: str) -> None:
         fill(path, "old")
         (path / "left over").touch()
     with replacing_folder(path, MARKER) as folder:
-        assert folder.parent.parent == tmp_path
+        assert folder.parent == tmp_path / ".run.lggd"
         fill(folder, "new")
         assert not (path / "deep").exists() or content(path) == "old"
     assert content(path) == "new"
@@ -87,7 +88,6 @@ def test_failure_between_renames_keeps_one_complete_folder(
     path = tmp_path / "run"
     path.mkdir()
     fill(path, "old")
-    monkeypatch.setattr(files, "exchange", lambda first, second: False)
     rename, steps = Path.rename, []
 
     def failing(self: Path, target: Path) -> Path:
@@ -110,7 +110,6 @@ def test_folder_that_cannot_be_restored_is_not_deleted(tmp_path: Path, monkeypat
     path = tmp_path / "run"
     path.mkdir()
     fill(path, "old")
-    monkeypatch.setattr(files, "exchange", lambda first, second: False)
     rename = Path.rename
 
     def only_aside(self: Path, target: Path) -> Path:
@@ -122,12 +121,25 @@ def test_folder_that_cannot_be_restored_is_not_deleted(tmp_path: Path, monkeypat
     with pytest.raises(PermissionError), replacing_folder(path, MARKER) as folder:
         fill(folder, "new")
     (staging,) = tmp_path.iterdir()
-    assert staging.name.startswith(".run-")
-    assert (content(staging / "old"), content(staging / "new")) == ("old", "new")
-    monkeypatch.setattr(Path, "rename", rename)
-    restore_folder(path, MARKER)
+    assert content(staging / "old") == "old"
+    monkeypatch.undo()
+    recover_folder(path)
     assert content(path) == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_sidecars_are_moved_next_to_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("old")
+    for failure in (RuntimeError, None):
+        with suppress(RuntimeError), replacing_folder(tmp_path / "run", MARKER) as folder:
+            fill(folder, "new")
+            (folder / SIDECARS).mkdir()
+            (folder / SIDECARS / "page.html").write_text("new")
+            if failure is not None:
+                raise failure
+        assert (tmp_path / "page.html").read_text() == ("new" if failure is None else "old")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["page.html", "run"]
+    assert sorted(entry.name for entry in (tmp_path / "run").iterdir()) == ["deep", MARKER]
 
 
 def test_other_folders_are_never_replaced(tmp_path: Path) -> None:
@@ -176,84 +188,79 @@ def test_symbolic_link_is_preserved(tmp_path: Path) -> None:
 # -- processes that are killed ------------------------------------------------------------------------------------
 
 
-def test_folders_are_swapped_in_one_step(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        fill(tmp_path / name, name)
-    if not exchange(tmp_path / "one", tmp_path / "two"):
-        pytest.skip("this system cannot")
-    assert (content(tmp_path / "one"), content(tmp_path / "two")) == ("two", "one")
-    assert not exchange(tmp_path / "one", tmp_path / "nowhere")
-
-
 KILLED = """
 import os, sys
 from lggd._system import files
-if sys.argv[2] == "two steps":
-    files.exchange = lambda first, second: False
+step, done = int(sys.argv[2]), 0
+
+def counted(function):
+    def call(*arguments, **options):
+        global done
+        if done == step:
+            os._exit(9)
+        done += 1
+        return function(*arguments, **options)
+    return call
+
+files.Path.rename, files.Path.replace = counted(files.Path.rename), counted(files.Path.replace)
+files.shutil.rmtree, files.Path.mkdir = counted(files.shutil.rmtree), counted(files.Path.mkdir)
 with files.replacing_folder(sys.argv[1], "lggd-run.json") as folder:
     (folder / "lggd-run.json").touch()
     (folder / "deep").mkdir()
     (folder / "deep" / "content.txt").write_text("new")
-    steps = files.shutil.rmtree, files.Path.rename
-    if sys.argv[3] == "before":
-        os._exit(9)
-    if sys.argv[3] == "between":
-        files.Path.rename = lambda self, target: (steps[1](self, target), os._exit(9))
-    files.shutil.rmtree = lambda *_, **__: os._exit(9)
+    (folder / files.SIDECARS).mkdir()
+    for name in ("a", "b"):
+        (folder / files.SIDECARS / name).write_text("new")
 """
 
 
-@pytest.mark.parametrize(
-    ("how", "when", "found"),
-    [
-        ("one step", "before", "old"),
-        ("one step", "after", "new"),
-        ("two steps", "before", "old"),
-        ("two steps", "between", "old"),
-        ("two steps", "after", "new"),
-    ],
-)
-def test_what_a_killed_process_leaves_is_cleared_up(tmp_path: Path, how: str, when: str, found: str) -> None:
-    path = tmp_path / "run"
-    path.mkdir()
-    fill(path, "old")
-    assert finish(path, how, when, code=KILLED)[0] == 9
-    assert path.exists() == (when != "between")
-    assert len(list(tmp_path.glob(".run-*"))) == 1
-    restore_folder(path, MARKER)
-    assert content(path) == found
-    assert list(tmp_path.iterdir()) == [path]
+def test_a_process_killed_at_any_step_leaves_all_or_nothing(tmp_path: Path) -> None:
+    outcomes = []
+    for step in range(20):
+        parent = tmp_path / str(step)
+        path = parent / "run"
+        path.mkdir(parents=True)
+        fill(path, "old")
+        for name in ("a", "b"):
+            (parent / name).write_text("old")
+        status = finish(path, step, code=KILLED)[0]
+        assert status in (0, 9)
+        if path.exists():  # what a reader sees that recovers nothing
+            assert content(path) in ("old", "new")
+        recover_folder(path)
+        outcomes.append(content(path))
+        assert [(parent / name).read_text() for name in ("a", "b")] == [outcomes[-1]] * 2
+        assert {entry.name for entry in parent.iterdir()} - {".run.lock", ".run.lggd"} == {"a", "b", "run"}
+        assert sorted(entry.name for entry in path.iterdir()) == ["deep", MARKER]
+        with replacing_folder(path, MARKER) as folder:
+            fill(folder, "newer")
+        assert sorted(entry.name for entry in parent.iterdir()) == ["a", "b", "run"]
+        if status == 0:
+            break
+    assert outcomes == sorted(outcomes, reverse=True)
+    assert (outcomes.count("old"), outcomes.count("new")) == (9, 4)
 
 
-def test_temporary_folders_in_use_and_of_others_are_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    (tmp_path / ".run-mine").mkdir()
+def test_writers_of_a_folder_take_turns_and_others_are_left_alone(tmp_path: Path) -> None:
+    path, done = tmp_path / "run", threading.Event()
     (tmp_path / ".run-abcdefgh").mkdir()
-    (tmp_path / ".run-abcdefgh" / "thesis.tex").touch()
+
+    def write() -> None:
+        with replacing_folder(path, MARKER) as folder:
+            fill(folder, "second")
+        done.set()
+
     with replacing_folder(path, MARKER) as folder:
-        restore_folder(path, MARKER)
-        fill(folder, "new")
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".run-abcdefgh", ".run-mine", "run"]
+        other = threading.Thread(target=write)
+        other.start()
+        fill(folder, "first")
+        assert not done.wait(0.2)
+    other.join()
+    assert content(path) == "second"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".run-abcdefgh", "run"]
 
 
 # -- disks that are full or read-only -----------------------------------------------------------------------------
-
-
-def test_temporary_folders_that_are_removed_meanwhile_are_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leftover, listdir = tmp_path / ".model-abcdefgh", os.listdir
-    leftover.mkdir()
-
-    def removed_by_its_owner(folder: Path) -> list[str]:
-        if Path(folder) == leftover:
-            leftover.rmdir()
-        return listdir(folder)
-
-    monkeypatch.setattr(os, "listdir", removed_by_its_owner)
-    restore_folder(tmp_path / "model", MARKER)
-    assert listdir(tmp_path) == []
 
 
 def full(*_: object, **__: object) -> None:
@@ -304,8 +311,8 @@ def test_read_only_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refuse(*_: object, **__: object) -> None:
         raise OSError(code, "no")
 
-    monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
-    monkeypatch.setattr(files.tempfile, "mkdtemp", refuse)
+    monkeypatch.setattr(Path, "touch", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
     for writing in (replacing(tmp_path / "x.csv"), replacing_folder(tmp_path / "x", MARKER)):
         with pytest.raises(InputFileError, match=r"`.*x.*` must lie in a folder you may write to, got .*"), writing:
             pytest.fail("nothing can be written")
@@ -321,19 +328,15 @@ def test_errors_of_other_kinds_are_not_changed(tmp_path: Path) -> None:
         Path(tmp_path / "elsewhere").read_text()
 
 
-def test_safetensors_errors_of_a_full_disk_are_about_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import safetensors.torch
-    from safetensors import SafetensorError
+def test_tensors_are_what_safetensors_writes(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
 
-    def fail(*_: object) -> None:
-        raise SafetensorError("I/O error")
-
-    monkeypatch.setattr(safetensors.torch, "save_file", fail)
-    with pytest.raises(SafetensorError):
-        save_tensors(tmp_path / "x", {"a": torch.zeros(3)})
-    monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(DiskFullError, match="must fit"), replacing(tmp_path / "y") as temporary:
-        save_tensors(temporary, {"a": torch.zeros(3)})
+    tensors = {"a": torch.arange(6.0).reshape(2, 3).T, "b": torch.zeros(0)}
+    save_tensors(tmp_path / "ours", tensors, {"key": "value"})
+    save_file({name: value.contiguous() for name, value in tensors.items()}, tmp_path / "theirs", {"key": "value"})
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 # -- checksums --------------------------------------------------------------------------------------------------------

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,15 +12,9 @@ import pytest
 from lggd._system import files
 from lggd._system.files import locked_folder
 from lggd.errors import InputFileError
-from support.processes import Forked, start
+from support.other_process import held_elsewhere
+from support.processes import start
 
-HOLD = """
-import sys
-from lggd._system.files import locked_folder
-with locked_folder(sys.argv[1]):
-    print("held", flush=True)
-    sys.stdin.readline()
-"""
 COUNT = """
 import sys, time
 from pathlib import Path
@@ -34,17 +26,6 @@ for _ in range(int(sys.argv[3])):
         time.sleep(0.001)
         counter.write_text(str(count + 1))
 """
-
-
-@contextmanager
-def held_elsewhere(folder: Path) -> Iterator[Forked]:
-    """Another process that holds the lock until it reads a line, or dies."""
-    with start(folder, code=HOLD) as other:
-        assert other.stdout.readline() == "held\n"
-        try:
-            yield other
-        finally:
-            other.kill()
 
 
 def test_processes_take_turns(tmp_path: Path) -> None:
@@ -94,25 +75,6 @@ def test_an_error_releases_the_lock(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_of_a_deleted_file_is_none(tmp_path: Path) -> None:
-    """Whoever opened the file before its holder deleted it must not believe in that lock."""
-    lock = tmp_path / ".model.lock"
-    opened, stat, attempts = os.open, Path.stat, []
-
-    def deleting(path: Path, *arguments: int) -> int:
-        handle = opened(path, *arguments)
-        attempts.append(handle)
-        if len(attempts) == 1:
-            lock.unlink()  # as the holder does just now
-        return handle
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "open", deleting)
-        with locked_folder(tmp_path / "model"):
-            assert len(attempts) == 2
-            assert os.path.samestat(os.fstat(attempts[1]), stat(lock))
-
-
 def test_folders_that_cannot_be_locked_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputFileError, match="must lie in a folder that exists"), locked_folder(tmp_path / "no" / "m"):
         pytest.fail("there is nothing to lock")
@@ -126,9 +88,28 @@ def test_folders_that_cannot_be_locked_are_named(tmp_path: Path, monkeypatch: py
 
 
 def test_disks_that_cannot_lock_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unsupported(handle: int) -> None:
-        raise OSError(38, "Function not implemented")
+    def unsupported(*_: object) -> None:
+        raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(files, "_lock", unsupported)
-    with pytest.raises(InputFileError, match="must lie on a disk that can lock files, but it cannot: Function not"):
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with pytest.raises(InputFileError, match="must lie on a disk that can lock files, but it cannot: No locks"):
         locked_folder(tmp_path / "model").__enter__()
+
+
+def test_a_thread_may_take_its_lock_again_and_others_wait(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def wait() -> None:
+        with locked_folder(tmp_path / "model"):
+            order.append("other")
+
+    with locked_folder(tmp_path / "model"):
+        other = threading.Thread(target=wait)
+        other.start()
+        with locked_folder(tmp_path / "model"):
+            time.sleep(0.1)
+        time.sleep(0.1)
+        order.append("first")
+    other.join()
+    assert order == ["first", "other"]
+    assert list(tmp_path.iterdir()) == []

@@ -9,17 +9,32 @@ import numpy as np
 import pytest
 import torch
 
-import lggd
-from lggd import GCN, GGD, LGGD, Euler, Graph, LGGDClassifier, Optimization, SolvedLGGD, estimate_memory, evolve
+from lggd import GCN, GGD, LGGD, RK4, DegreePotential, Euler, Graph, LearnedPotential, evolve
 from lggd._system.files import size_in_words
-from lggd._system.memory import Memory, Scratch, explaining_shortage, free_memory
-from support.small_data import blocks, random
+from lggd._system.memory import Memory, Scratch, equal, explaining_shortage, free_memory
+from lggd.solvers.scheme import evolution_memory
 
 CPU = torch.device("cpu")
 
 
 def grid(side=40):
     return Graph.from_grid(np.ones((side, side), bool))
+
+
+def estimate(graph, columns=1, scheme=RK4(), outputs=1, gradient_steps=0, dtype=torch.float32):
+    return evolution_memory(graph, columns, scheme, outputs, gradient_steps, dtype).total
+
+
+def test_settings_and_tensors_are_compared_by_their_entries():
+    assert equal((1, torch.ones(2), GCN()), (1, torch.ones(2), GCN()))
+    assert not equal((1, torch.ones(2)), (1, torch.zeros(2)))
+    assert not equal(torch.ones(2), torch.ones(2, dtype=torch.float64))
+    assert not equal((1, 2), (1,))
+    assert not equal(1, 1.0)
+    assert equal(LearnedPotential(torch.ones(3)), LearnedPotential(torch.ones(3)))
+    assert not equal(LearnedPotential(torch.ones(3)), LearnedPotential(DegreePotential(-1)))
+    assert not equal(GGD, LGGD)
+    assert equal(GGD, GGD)
 
 
 def test_a_memory_is_the_sum_of_its_parts():
@@ -48,55 +63,17 @@ def test_free_memory_is_that_of_the_system():
 
 def test_more_work_is_never_estimated_to_take_less():
     graph = grid()
-    one = estimate_memory(graph).total
-    assert one < estimate_memory(graph, columns=8).total < estimate_memory(graph, columns=80).total
-    assert one < estimate_memory(graph, outputs=5).total < estimate_memory(graph, outputs=5, gradient_steps=10).total
-    assert estimate_memory(graph, scheme=Euler()).total < one < estimate_memory(graph, dtype=torch.float64).total
-    data = blocks()
-    sizes = [estimate_memory(data, LGGD(), models=models).total for models in (1, 10, 100)]
-    assert sizes == sorted(sizes)
-    assert estimate_memory(data, LGGD(per_time=False)).total < sizes[0]
-    assert sizes[0] < estimate_memory(data, LGGD.release()).total
-    assert estimate_memory(data, LGGDClassifier.trained()).total == sizes[0]
-    assert estimate_memory(data, GGD()).total < sizes[0]
-    assert estimate_memory(data, GGD()).total < estimate_memory(data, SolvedLGGD(GGD().times)).total
-
-
-def test_node_features_are_required_for_learning():
-    data = blocks()
-    data.x = None
-    with pytest.raises(TypeError, match=r"`data\.x`"):
-        estimate_memory(data, LGGD())
-    assert estimate_memory(data, GGD()).total > 0
-    assert estimate_memory(data, SolvedLGGD()).total > 0  # rows of the adjacency instead
+    one = estimate(graph)
+    assert one < estimate(graph, columns=8) < estimate(graph, columns=80)
+    assert one < estimate(graph, outputs=5) < estimate(graph, outputs=5, gradient_steps=10)
+    assert estimate(graph, scheme=Euler()) < one < estimate(graph, dtype=torch.float64)
 
 
 def test_checkpoints_bound_what_gradients_keep():
     """Ten times the steps must not take ten times the memory where states are large."""
     graph = Graph.from_edges([], num_nodes=2_000_000)
-    few, many = (estimate_memory(graph, columns=16, gradient_steps=steps).total for steps in (100, 1000))
+    few, many = (estimate(graph, columns=16, gradient_steps=steps) for steps in (100, 1000))
     assert many < 4 * few
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ({"columns": 0}, "`columns`"),
-        ({"models": 1.5}, "`models`"),
-        ({"outputs": True}, "`outputs`"),
-        ({"gradient_steps": -1}, "`gradient_steps`"),
-        ({"scheme": "rk4"}, "`scheme`"),
-        ({"dtype": torch.int32}, "`dtype`"),
-        ({"model": LGGD()}, "`graph` must be PyG data"),
-        ({"model": "LGGD"}, "`model`"),
-        ({"model": LGGDClassifier(None, GCN())}, "`model`"),
-    ],
-)
-def test_wrong_arguments_are_named(wrong, named):
-    with pytest.raises((TypeError, ValueError), match=named):
-        estimate_memory(grid(), **wrong)
-    with pytest.raises(TypeError, match="`graph`"):
-        estimate_memory(blocks())
 
 
 @pytest.mark.parametrize(
@@ -123,23 +100,18 @@ def test_other_errors_are_unchanged():
         raise RuntimeError("something else")
 
 
-def test_evolve_and_fit_explain_running_out_of_memory(monkeypatch):
+def test_evolve_explains_running_out_of_memory(monkeypatch):
     def no_memory(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     monkeypatch.setattr("lggd.solvers.adjoint.run", no_memory)
     with pytest.raises(MemoryError, match=r"The evolution takes about .* Use fewer columns"):
         evolve(grid(), [0])
-    monkeypatch.setattr("lggd.features.distance_training.DistanceProblems.training_step", no_memory)
-    model = LGGD(optimization=Optimization(epochs=2))
-    with pytest.raises(MemoryError, match=r"takes about .*networks.* Fit fewer models"):
-        model.fit(blocks())
-    assert not hasattr(model, "labels_")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_space_of_a_tensor_in_a_file_is_free_when_the_tensor_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("lggd._system.memory.SMALLEST_ON_DISK", 1000)
+    monkeypatch.setattr("lggd._system.memory.MIN_ON_DISK", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     scratch = Scratch()
     kept, dropped = scratch.empty(100, 7).fill_(1.0), scratch.empty(200, 7).fill_(2.0)
@@ -160,6 +132,7 @@ MEASURE = """
 import torch, numpy as np
 from pathlib import Path
 import lggd
+from lggd.solvers.scheme import evolution_memory
 
 def status(key):
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -175,7 +148,7 @@ def work(n, steps):
     solution = lggd.evolve(graph, None, start=start, times=[steps or 4.0], potential=potential, scheme=lggd.RK4(1.0))
     if steps:
         solution.value.sum().backward()
-    estimate = lggd.estimate_memory(graph, columns=16, gradient_steps=steps)
+    estimate = evolution_memory(graph, 16, lggd.RK4(1.0), 1, steps, torch.float32)
     return status("VmHWM") - before, estimate.total - estimate.parts["graph"]
 
 for steps in (0, 8):
@@ -194,48 +167,3 @@ def test_estimates_are_close_to_measurements():
     for line in lines:
         measured, estimated = map(int, line.split())
         assert 0.4 * estimated < measured < 1.3 * estimated
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("make", [LGGD, LGGD.paper, LGGD.release], ids=["default", "paper", "release"])
-def test_estimates_of_learning_are_close_to_measurements_on_a_gpu(make):
-    data = blocks(each=3000, labelled=20, validated=20).to("cuda")
-    compare_on_a_gpu(make(optimization=Optimization(epochs=5)), data)
-
-
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_estimates_include_dropout_of_node_features(sparse):
-    data = blocks(sparse=sparse)
-    dropped = {
-        share: estimate_memory(data, LGGD((1, 2), initial=lggd.MLP(input_dropout=share)), models=3).parts[
-            "input dropout"
-        ]
-        for share in (0.0, 0.5)
-    }
-    entries, left = (data.x._nnz(), 8) if sparse else (data.x.numel(), 4)
-    assert dropped == {0.0: 0, 0.5: entries * (3 * 2 + left)}
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_estimates_include_dropout_of_node_features_on_a_gpu(kind):
-    data = blocks(each=1000, labelled=20, validated=20)
-    if kind == "sparse":
-        row, column = (torch.randint(n, (2_000_000,), generator=random(n)) for n in (data.num_nodes, 20_000))
-        places = torch.stack([row, column])
-        data.x = torch.sparse_coo_tensor(places, torch.ones(len(row)), (data.num_nodes, 20_000)).coalesce()
-    else:
-        data.x = torch.rand(data.num_nodes, 2000, generator=random(0))
-    initial = lggd.MLP((8,), input_dropout=0.5)
-    compare_on_a_gpu(LGGD(initial=initial, optimization=Optimization(epochs=5)), data.to("cuda"))
-
-
-def compare_on_a_gpu(model, data):
-    LGGD(**model.get_params(deep=False)).fit(blocks().to("cuda"))
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    model.fit(data)
-    measured, estimated = torch.cuda.max_memory_allocated() - before, estimate_memory(data, model).total
-    assert 0.3 * estimated < measured < 1.5 * estimated

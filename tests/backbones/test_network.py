@@ -8,15 +8,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lggd import Checkpoint, Optimization
 from lggd._system import memory
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.backbones.network import Network
 from support.backbone_cases import (
     BACKBONES,
     CLASSES,
-    backbone_engine,
-    block_model,
     every_backbone,
     features,
     initialised,
@@ -300,31 +297,3 @@ class TestCuda:
         moved = module.cuda()(x.cuda(), edge_index.cuda())
         torch.testing.assert_close(moved.cpu(), before, atol=1e-4, rtol=1e-4)
         assert torch.equal(module.cpu()(x, edge_index), before)
-
-    @every_backbone
-    def test_training_resumes_and_keeps_the_global_random_state(self, backbone, tmp_path):
-        x, edge_index, labels = (each.cuda() for each in block_model())
-        before = torch.get_rng_state(), torch.cuda.get_rng_state()
-
-        def learner(seed=0):
-            module = initialised(backbone, seed, num_classes=2)
-            known, optimization = labels[None], Optimization(epochs=10)
-            return backbone_engine([module], x, edge_index, None, known, known, optimization, [seed])
-
-        whole, half = learner(), learner()
-        for _ in range(10):
-            whole.step()
-        for _ in range(5):
-            half.step()
-        checkpoint = Checkpoint(tmp_path, "key", every=0)
-        checkpoint.save("stage", half.state())
-        resumed = learner()
-        resumed.restore(checkpoint.load("stage"))
-        for _ in range(5):
-            resumed.step()
-        after = torch.get_rng_state(), torch.cuda.get_rng_state()
-        assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
-        states = [{name: value for name, value in one.state().items() if WITHOUT_EFFECT not in name}
-                  for one in (resumed, whole)]  # fmt: skip
-        torch.testing.assert_close(*states, atol=1e-4, rtol=1e-3)
-        assert torch.equal(resumed.state()["random.0"], whole.state()["random.0"])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lggd import Checkpoint, Optimization
+from lggd import Optimization
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.training.engine import train
 from support.backbone_cases import (
@@ -19,7 +19,6 @@ from support.backbone_cases import (
     every_backbone,
     exported,
     initialised,
-    own_lazy,
     present,
     random,
     same,
@@ -43,7 +42,7 @@ def test_same_seed_same_bits(backbone):
     def trained(seed):
         learner, _ = sbm_learner(backbone, seed)
         history = train(learner, "backbone")
-        return history, learner.state()
+        return history, present(learner)
 
     (history, state), (again, state_again), (_, other) = trained(0), trained(0), trained(1)
     assert history == again
@@ -69,7 +68,6 @@ def test_global_random_state_is_unchanged(backbone):
     before = torch.get_rng_state()
     learner, _ = sbm_learner(backbone)
     train(learner, "backbone")
-    learner.restore(learner.state())
     exported(learner)
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -97,7 +95,7 @@ def test_engines_may_take_turns(backbone):
         one.step()
         torch.rand(3)
         other.step()
-    assert same(one.state(), alone.state())
+    assert same(present(one), present(alone))
 
 
 @every_backbone
@@ -108,45 +106,7 @@ def test_hidden_labels_change_nothing(backbone):
     garbage[seen] = labels[seen]
     other, _ = sbm_learner(backbone, labels=garbage)
     assert train(learner, "backbone") == train(other, "backbone")
-    assert same(learner.state(), other.state())
-
-
-@pytest.mark.parametrize("validated", [True, False])
-@pytest.mark.parametrize("backbone", [GCN(), Plain(2), own_lazy()], ids=lambda one: repr(one).split("\n")[0])
-def test_interrupted_training_resumes_bit_for_bit(backbone, validated, tmp_path):
-    settings = {"epochs": 15, "validated": validated}
-    whole, _ = sbm_learner(backbone, **settings)
-    history = train(whole, "backbone")
-
-    def interrupt(progress):
-        if progress.done in (4, 9):
-            raise KeyboardInterrupt
-
-    def attempt(callback):
-        learner, _ = sbm_learner(backbone, **settings)
-        return learner, train(learner, "backbone", callback, Checkpoint(tmp_path, "key", every=0))
-
-    with pytest.raises(KeyboardInterrupt):
-        attempt(interrupt)
-    torch.rand(7)
-    resumed, found = attempt(None)
-    assert found == history
-    assert same(resumed.state(), whole.state())
-    assert same(exported(resumed)[0].state_dict(), exported(whole)[0].state_dict())
-
-
-def test_states_are_copies():
-    learner, _ = sbm_learner(GCN())
-    learner.step()
-    state = learner.state()
-    kept = {name: value.clone() for name, value in state.items()}
-    for _ in range(5):
-        learner.step()
-    assert same(state, kept)
-    learner.restore(state)
-    learner.step()
-    exported(learner)
-    assert same(state, kept)
+    assert same(present(learner), present(other))
 
 
 def test_losses_are_means_over_nodes():

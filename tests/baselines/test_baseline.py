@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from lggd import Optimization, baselines, fit_together
+from lggd import Optimization, baselines
 from lggd.baselines import Baseline, DropEdge, decoupled
 from lggd.baselines.baseline import BaselineNetworks
 from lggd.estimator.estimator import VALIDATION
@@ -16,11 +16,9 @@ from lggd.training.problems import GroupedAdam
 from support.baseline_cases import (
     CASES,
     CHECKS,
-    CLOSE,
     EXACT,
     FEW,
     SMALL,
-    SPLITS,
     check_global_random_state,
     check_hidden_labels,
     check_history,
@@ -80,8 +78,6 @@ def test_invalid_settings_raise_and_leave_the_fit_unchanged(name, make):
             model.fit(blocks(seed=1))
         assert model.probabilities_ is before
         assert model.history_ is history
-        with pytest.raises((ValueError, TypeError), match=rf"models\[1\]: `{argument}` must"):
-            fit_together([make(), make(**{argument: value})], data)
 
 
 @two_cases
@@ -212,8 +208,6 @@ def test_invalid_graphs_raise(name, make, kind):
     invalid, message = INVALID_GRAPHS[kind]
     with pytest.raises(ValueError, match=f"^{message}"):
         make().fit(invalid())
-    with pytest.raises(ValueError, match=rf"^models\[1\]: {message}"):
-        fit_together([make(), make()], [blocks(), invalid()])
     if hasattr(make(), "transform"):
         with pytest.raises(ValueError, match=f"^{message}"):
             make().transform(invalid())
@@ -225,18 +219,6 @@ def test_directed_graphs_raise(name, make):
     directed = changed(data, edge_index=data.edge_index[:, data.edge_index[0] < data.edge_index[1]])
     with pytest.raises(ValueError, match="both directions"):
         make().fit(directed)
-
-
-@every_case
-def test_splits_of_different_sizes_share_a_pass(name, make):
-    """One has few training nodes, one has no validation nodes."""
-    fewer = SPLITS[1].train_mask.clone()
-    fewer[fewer.nonzero()[CLASSES::2].squeeze(1)] = False
-    data = [SPLITS[0], changed(SPLITS[1], train_mask=fewer), changed(SPLITS[2], val_mask=torch.zeros(36).bool())]
-    models = fit_together([make(seed=seed) for seed in range(3)], data)
-    for seed, model in enumerate(models):
-        torch.testing.assert_close(model.probabilities_, make(seed=seed).fit(data[seed]).probabilities_, **CLOSE)
-    assert set(models[2].history_["training"]) == {"train_loss"}
 
 
 @every_case

@@ -23,15 +23,13 @@ from lggd.closed_form import (
     Hops,
     KernelRidge,
     Linear,
-    arrival,
+    kernel_ridge,
     ridge,
     selection,
 )
-from lggd.closed_form.arrival import UpdatedPropagation
-from lggd.closed_form.filters import Adjacency, Propagation
 from lggd.closed_form.kernels import MixtureKernel
-from lggd.closed_form.ridge import InducedSystem
-from lggd.closed_form.ridge_inputs import FEATURE_BOUNDS, LEAST_AGREEMENT
+from lggd.closed_form.ridge import ExactSystem, InducedSystem
+from lggd.closed_form.ridge_inputs import FEATURE_BOUNDS, MIN_AGREEMENT
 from lggd.diffusion import PPR, Heat
 from support.dense_kernels import dense_mixture, dense_weights
 
@@ -61,7 +59,8 @@ def random_graph(seed: int, features: int | None = 5, nodes: int = 20, weighted:
 
 
 def fitted(data: Data, **changes) -> KernelRidge:
-    options = {"kernels": (*KERNELS, *LENGTHS), "far": FAR, "wide": (), "topology": TOPOLOGY} | changes
+    more = {"far_kernels": FAR, "wide_kernels": (), "topology_kernels": TOPOLOGY}
+    options = {"kernels": (*KERNELS, *LENGTHS), **more, **changes}
     return KernelRidge(**options).fit(data)
 
 
@@ -105,16 +104,6 @@ def some_change(model: KernelRidge, kind: str, generator: torch.Generator, count
         known = model.data_.edge_index
         known = known[:, known[0] < known[1]]
         model.remove_edges(known[:, torch.randperm(known.shape[1], generator=generator)[:count]])
-
-
-@pytest.fixture(params=["updated", "filtered again"], autouse=True)
-def way(request, monkeypatch):
-    """Small graphs are filtered again: allow updates of any size, or none."""
-    monkeypatch.setattr(arrival, "NODES_PER_COLUMN", 1e-3 if request.param == "updated" else 10**6)
-
-
-# For tests that are about something else than how features are computed.
-updated_only = pytest.mark.parametrize("way", ["updated"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -161,34 +150,18 @@ def test_settings_from_before_the_arrival_give_the_same_on_the_new_graph(seed, f
 def test_lengths_are_relative_to_their_mean_square_after_a_change(filters, kind):
     # A mean over more nodes: kept from before, it would scale all rows wrongly.
     kernel = FilterKernel(filters, Linear(unit=False))
-    options = {"kernels": (kernel,), "far": (), "wide": (), "topology": (), "agreement": None}
+    options = {"kernels": (kernel,), "far_kernels": (), "wide_kernels": (), "topology_kernels": (), "agreement": None}
     model = KernelRidge(**options).fit(random_graph(11))
     some_change(model, kind, torch.Generator().manual_seed(1), 5)
-    graph, weights, x = model._graphs["x"], dense_weights(model.data_), model.data_.x.double()
+    graph, weights, x = model.solution_.system.kernel.graphs["x"], dense_weights(model.data_), model.data_.x.double()
     unit = torch.nn.functional.normalize(x).numpy()
-    members = model.members_
+    members = model.kernels_
     expected = dense_mixture({"x": (weights, unit)}, members)
     mixture = MixtureKernel({"x": graph}, members)
     np.testing.assert_allclose(mixture.between(mixture.points(), mixture.points()), expected, rtol=1e-3, atol=1e-3)
     for filter in filters:
         assert float(graph.block(filter, unit=False).square().sum(1).mean()) == pytest.approx(1, rel=1e-4)
     assert_same(model, restored(model))
-
-
-@pytest.mark.parametrize("units", [(True,), (False,), (True, False), (False, True)], ids=str)
-def test_rows_after_a_change_are_those_of_a_graph_filtered_afresh(units):
-    data, filters = random_graph(12), list(dict.fromkeys(filter for each in FILTERS for filter in each))
-    touched, nodes = torch.tensor([2, 7, 20]), torch.tensor([20, 3, 7])
-    edges = torch.tensor([[2, 20, 7], [20, 7, 2]])
-    edge_index = torch.cat([data.edge_index, edges, edges.flip(0)], 1)
-    x = torch.cat([data.x, torch.ones(1, 5)])
-    before, after = Adjacency(data.edge_index, None, 20), Adjacency(edge_index, None, 21)
-    old, fresh = Propagation(data.x, before, filters), Propagation(x, after, filters)
-    updated = UpdatedPropagation(x, after, filters, old, touched)
-    for unit in units:  # rows with lengths need all of them: what is asked for first must not matter
-        for filter in filters:
-            found, expected = updated.rows(filter, nodes, unit), fresh.block(filter, unit)[nodes]
-            torch.testing.assert_close(found, expected, rtol=0, atol=1e-4, msg=lambda text, f=filter: f"{f}: {text}")
 
 
 def loaded_without_topology(data, folder, monkeypatch):
@@ -202,7 +175,6 @@ def loaded_without_topology(data, folder, monkeypatch):
     return model, lggd.load_model(folder / "model")
 
 
-@updated_only
 def test_a_loaded_model_may_look_at_rows_of_the_adjacency_that_no_member_uses(tmp_path, monkeypatch):
     models = loaded_without_topology(random_graph(13), tmp_path, monkeypatch)
     monkeypatch.undo()  # topology may be a member of the next choice
@@ -210,27 +182,25 @@ def test_a_loaded_model_may_look_at_rows_of_the_adjacency_that_no_member_uses(tm
     for model in models:
         some_change(model, "nodes", torch.Generator().manual_seed(0), 4)
         model.add_labels([model.data_.num_nodes - 1, model.data_.num_nodes - 2], [0, 1])
-        assert "topology" in model._graphs
-    assert models[0].members_ == models[1].members_
+        assert "topology" in model.solution_.system.kernel.graphs
+    assert models[0].kernels_ == models[1].kernels_
     torch.testing.assert_close(models[0].predict_proba(), models[1].predict_proba(), rtol=0, atol=1e-4)
 
 
-@updated_only
 def test_copies_of_a_model_look_at_rows_of_the_adjacency_of_their_own(monkeypatch):
     monkeypatch.setattr(selection, "CLEARLY", -1e9)
     model = fitted(random_graph(14))
-    assert "topology" not in model._inputs.axes
+    assert "topology" not in model.solution_.inputs.axes
     other = copy.copy(model)
     monkeypatch.setattr(selection, "CLEARLY", 1e9)
     for each, new in ((model, 2), (other, 1)):
         x = torch.randn(new, 5, generator=torch.Generator().manual_seed(new))
         each.add_nodes(x, torch.stack([torch.arange(20, 20 + new), torch.arange(new)]))
         each.add_labels((each.labels_ < 0).nonzero().squeeze(1)[:4], [0, 1, 2, 0])
-        assert len(each._inputs.axes["topology"]) == 20 + new
+        assert len(each.solution_.inputs.axes["topology"]) == 20 + new
         assert_same(each, restored(each))
 
 
-@updated_only
 def test_a_removed_edge_that_returns_changes_nothing():
     model = fitted(random_graph(3), agreement=None)
     before, edges = model.predict_proba(), model.data_.edge_index[:, :3]
@@ -241,7 +211,6 @@ def test_a_removed_edge_that_returns_changes_nothing():
     torch.testing.assert_close(model.predict_proba(), before, rtol=0, atol=1e-5)
 
 
-@updated_only
 def test_the_data_of_the_caller_stay_and_the_model_grows():
     data = random_graph(1, weighted=True)
     tensors = {name: data[name].clone() for name in ("x", "edge_index", "edge_weight", "y")}
@@ -256,7 +225,6 @@ def test_the_data_of_the_caller_stay_and_the_model_grows():
     torch.testing.assert_close(model.predict_proba(model.data_), model.predict_proba())
 
 
-@updated_only
 def test_copies_of_a_model_grow_apart():
     model = fitted(random_graph(1))
     some_change(model, "nodes", torch.Generator().manual_seed(0), 3)
@@ -271,26 +239,26 @@ def test_copies_of_a_model_grow_apart():
 
 def test_new_edges_weigh_by_the_rule_of_the_others():
     model = fitted(random_graph(5, weighted=True), agreement=EdgeAgreement(1))
-    before, mean = copy.copy(model), model._inputs.mean_cosine
+    before, mean = copy.copy(model), model.solution_.choice.mean_cosine
     known = model.predict_proba()
     x = torch.randn(1, 5, generator=torch.Generator().manual_seed(0)) + 0.5
     edges, weight = torch.tensor([[20, 20, 3], [1, 2, 20]]), torch.tensor([0.5, 1.0, 2.0])
     model.add_nodes(x, edges, weight)
     pairs = model.data_.edge_index[:, -6:]
-    unit = torch.nn.functional.normalize(model._inputs._x)
+    unit = torch.nn.functional.normalize(model.solution_.inputs._x)
     alike = ((unit[pairs[0]] * unit[pairs[1]]).sum(1) / mean).clamp(*FEATURE_BOUNDS) * weight.repeat(2)
-    torch.testing.assert_close(model._edge_weights["agreement 0"][-6:], alike)
+    torch.testing.assert_close(model.solution_.choice.edge_weights["agreement 0"][-6:], alike)
     # The first solution of the definition, by a model in which all new edges weigh by features.
-    state = model._state() | {"edge_weight.agreement 1": torch.cat([before._edge_weights["agreement 1"], alike])}
+    kept = before.solution_.choice.edge_weights
+    state = model._state() | {"edge_weight.agreement 1": torch.cat([kept["agreement 1"], alike])}
     first = restored(before, model.data_, state).predict_proba()
     p = torch.cat([known, first[20:]])
-    expected = alike * (p[pairs[0]] * p[pairs[1]]).sum(1).clamp(min=LEAST_AGREEMENT)
-    torch.testing.assert_close(model._edge_weights["agreement 1"][-6:], expected, rtol=1e-3, atol=1e-5)
-    for name, kept in before._edge_weights.items():
-        assert torch.equal(model._edge_weights[name][:-6], kept)
+    expected = alike * (p[pairs[0]] * p[pairs[1]]).sum(1).clamp(min=MIN_AGREEMENT)
+    torch.testing.assert_close(model.solution_.choice.edge_weights["agreement 1"][-6:], expected, rtol=1e-3, atol=1e-5)
+    for name, weights in kept.items():
+        assert torch.equal(model.solution_.choice.edge_weights[name][:-6], weights)
 
 
-@updated_only
 def test_labels_and_changes_in_turn_and_settings_chosen_again():
     model = fitted(random_graph(2))
     generator = torch.Generator().manual_seed(0)
@@ -304,17 +272,16 @@ def test_labels_and_changes_in_turn_and_settings_chosen_again():
 
 @pytest.mark.parametrize("labels_only", [True, False])
 def test_inducing_points_stay(monkeypatch, labels_only, tmp_path):
-    monkeypatch.setattr(ridge, "MOST_EXACT_LABELS" if labels_only else "MOST_EXACT_NODES", 2)
+    monkeypatch.setattr(ridge, "MAX_EXACT_LABELS" if labels_only else "MAX_EXACT_NODES", 2)
     model = fitted(random_graph(4), inducing=8)
-    assert isinstance(model._system, InducedSystem)
-    inducing = model._inducing_nodes
+    assert isinstance(model.solution_.system, InducedSystem)
+    inducing = model.solution_.choice.inducing
     some_change(model, "nodes", torch.Generator().manual_seed(0), 5)
-    assert torch.equal(model._inducing_nodes, inducing)
+    assert torch.equal(model.solution_.choice.inducing, inducing)
     model.save(tmp_path / "model")
     assert_same(model, lggd.load_model(tmp_path / "model"), 5e-4)
 
 
-@updated_only
 def test_a_change_of_a_loaded_model_equals_that_of_the_saved_one(tmp_path):
     model = fitted(random_graph(6))
     model.save(tmp_path / "model")
@@ -326,7 +293,6 @@ def test_a_change_of_a_loaded_model_equals_that_of_the_saved_one(tmp_path):
     assert_same(model, lggd.load_model(tmp_path / "model"))
 
 
-@updated_only
 def test_sparse_features_and_isolated_nodes():
     data = random_graph(7)
     dense, sparse = fitted(data), copy.copy(data)
@@ -339,38 +305,46 @@ def test_sparse_features_and_isolated_nodes():
     assert_same(sparse, restored(sparse))
 
 
-@updated_only
-@pytest.mark.parametrize("bug", ["_residual", "_scale", "_corrected", "_differences"])
+@pytest.mark.parametrize("bug", ["edges", "x"])
 def test_planted_bugs_are_found(monkeypatch, bug):
-    right = getattr(arrival.MatrixChange, bug)
-    monkeypatch.setattr(arrival.MatrixChange, bug, lambda *arguments: 1.1 * right(*arguments))
+    def changed_wrongly(data, *settings):
+        wrong = copy.copy(data)
+        if bug == "edges":
+            wrong.edge_index = data.edge_index[:, [*range(data.num_edges - 1), 0]].flip(0)
+        else:
+            wrong.x = torch.cat([data.x[:-1], -data.x[-1:]])
+        return read_inputs(wrong, *settings)
+
+    read_inputs = kernel_ridge.read_inputs
     model = fitted(random_graph(8))
+    monkeypatch.setattr(kernel_ridge, "read_inputs", changed_wrongly)
+    monkeypatch.setattr(kernel_ridge, "check_symmetric", lambda *_: None)
     some_change(model, "nodes", torch.Generator().manual_seed(0), 5)
+    monkeypatch.undo()
     with pytest.raises(AssertionError):
         assert_same(model, restored(model))
 
 
-@updated_only
-def test_blocks_are_filtered_again_after_many_updates(monkeypatch):
-    monkeypatch.setattr(arrival, "MOST_UPDATES", 3)
+def test_a_change_that_fails_changes_nothing(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
     model = fitted(random_graph(9))
-    counts = []
-    for _ in range(4):
-        some_change(model, "nodes", torch.Generator().manual_seed(0), 3)
-        counts.append(model._graphs["x"].updated)
-    assert counts == [1, 2, 0, 1]
-    assert_same(model, restored(model))
+    before = model.solution_, model.labels_, model.data_
+    monkeypatch.setattr(ExactSystem, "scores", fail)
+    with pytest.raises(RuntimeError):
+        some_change(model, "nodes", torch.Generator().manual_seed(0), 5)
+    assert all(one is other for one, other in zip(before, (model.solution_, model.labels_, model.data_), strict=True))
 
 
-@updated_only
-def test_nothing_of_earlier_graphs_is_kept(monkeypatch):
+def test_only_graphs_of_chosen_kernels_are_filtered_again(monkeypatch):
     monkeypatch.setattr(
         selection, "best_kernels", lambda losses, *_, **__: (next(m for m in losses if m.graph != "x"),)
     )
     model = fitted(random_graph(10))
     for _ in range(3):
         some_change(model, "nodes", torch.Generator().manual_seed(0), 3)
-    assert set(model._graphs) == {"x", "topology"}
-    assert all(getattr(graph, "_before", None) is None for graph in model._graphs.values())
-    assert len(model._graphs["x"].x) == 26
+    graphs = model.solution_.system.kernel.graphs
+    assert set(graphs) == {"topology"}
+    assert all(len(graph.x) == 26 for graph in graphs.values())
     assert_same(model, restored(model))

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,24 +11,25 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from lggd import EdgeAgreement, FilterKernel, Hops, InputError, KernelRidge, Linear, load, load_model
-from lggd.closed_form import kernel_ridge, ridge
+from lggd.closed_form import ridge, selection
 from lggd.closed_form.pseudo_labels import PseudoLabels
 from lggd.closed_form.ridge import ExactSystem, InducedSystem
+from lggd.closed_form.solution import RidgeSolution
 from lggd.estimator.inputs import Labels
 from support.small_data import CLASSES, blocks, changed, garbled, permuted, random, unmasked
 
 # For tests of many fits: few kernels, no search for edge weights.
 QUICK = {
     "kernels": (FilterKernel((Hops(0), Hops(2)), Linear()),),
-    "far": (), "wide": (), "topology": (), "agreement": None,
+    "far_kernels": (), "wide_kernels": (), "topology_kernels": (), "agreement": None,
 }  # fmt: skip
 CLOSE = {"atol": 1e-5, "rtol": 0}
 VARIANTS = {
     "default": {},
     "quick": QUICK,
-    "no topology": {"topology": ()},
+    "no topology": {"topology_kernels": ()},
     "given edge weights": {"agreement": None},
-    "one member": {"members": 1},
+    "one kernel": {"max_kernels": 1},
     "pseudo-labels": {"pseudo_labels": PseudoLabels()},
 }
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
@@ -40,7 +42,7 @@ def make(variant="default", **changes):
 @pytest.fixture
 def induced(monkeypatch):
     """Inducing points even for small graphs."""
-    monkeypatch.setattr(ridge, "MOST_EXACT_NODES", 10)
+    monkeypatch.setattr(ridge, "MAX_EXACT_NODES", 10)
 
 
 # -- hidden labels ------------------------------------------------------------------------------------------------
@@ -96,26 +98,24 @@ def test_labels_in_any_order_give_the_same_predictions(order):
 def test_labels_in_any_order_give_the_same_predictions_with_inducing_points(induced):
     model = KernelRidge(**QUICK, growth=math.inf)
     check_order(model, [29, 25, 27])
-    assert isinstance(model._system, InducedSystem)
+    assert isinstance(model.solution_.system, InducedSystem)
 
 
 def test_the_check_on_the_order_catches_labels_that_come_too_late(monkeypatch):
     def late(self, nodes):
-        if len(nodes) % 2 == 0:
-            set_nodes(self, nodes)
+        return with_nodes(self, nodes) if len(nodes) % 2 == 0 else self
 
-    set_nodes = ExactSystem.set_nodes
+    with_nodes = ExactSystem.with_nodes
     model = KernelRidge(**QUICK, growth=math.inf).fit(blocks(labelled=5))
-    monkeypatch.setattr(ExactSystem, "set_nodes", late)
+    monkeypatch.setattr(ExactSystem, "with_nodes", late)
     with pytest.raises((AssertionError, RuntimeError)):
         check_order(model, [25, 26])
 
 
 def same_settings(model, labels):
     """A model with the settings of another one, solved for these labels from scratch."""
-    fresh = copy.copy(model)
-    fresh._assemble((labels >= 0).nonzero().squeeze(1))
-    fresh._solve(labels)
+    fresh, solution = copy.copy(model), model.solution_
+    fresh.adopt(RidgeSolution.solve(solution.choice, solution.inputs, labels, solution.num_classes))
     return fresh
 
 
@@ -140,7 +140,7 @@ def test_settings_are_chosen_again_when_labels_have_multiplied():
     nodes = torch.arange(12, 30)
     model = make().fit(data).add_labels(nodes, data.y[nodes])
     fresh = make().fit(unmasked(changed(data, train_mask=torch.arange(36) < 30)))
-    assert model.members_ == fresh.members_
+    assert model.kernels_ == fresh.kernels_
     assert (model.ridge_, model.inverse_temperature_, model.loss_) == (
         fresh.ridge_,
         fresh.inverse_temperature_,
@@ -148,28 +148,28 @@ def test_settings_are_chosen_again_when_labels_have_multiplied():
     )
     torch.testing.assert_close(model.predict_proba(), fresh.predict_proba(), **CLOSE)
     kept = make(growth=math.inf).fit(data)
-    before = kept.members_, kept.ridge_, kept.inverse_temperature_
-    assert (kept.add_labels(nodes, data.y[nodes]).members_, kept.ridge_, kept.inverse_temperature_) == before
+    before = kept.kernels_, kept.ridge_, kept.inverse_temperature_
+    assert (kept.add_labels(nodes, data.y[nodes]).kernels_, kept.ridge_, kept.inverse_temperature_) == before
 
 
 def test_a_choice_that_fails_changes_nothing(monkeypatch):
     data = blocks(noise=1.0)
     model = make(growth=1.01).fit(data)
-    before = model.predict_proba().clone(), model.members_, model.labels_.clone()
+    before = model.predict_proba().clone(), model.kernels_, model.labels_.clone()
 
     def fail(*_):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(kernel_ridge, "choose_settings", fail)
+    monkeypatch.setattr(selection, "choose_settings", fail)
     new = (model.labels_ < 0).nonzero().squeeze(1)[:5]
     with pytest.raises(RuntimeError):
         model.add_labels(new, data.y[new])
     monkeypatch.undo()
     assert torch.equal(model.predict_proba(), before[0])
     assert torch.equal(model.labels_, before[2])
-    assert model.members_ == before[1]
+    assert model.kernels_ == before[1]
     assert model.add_labels(new, data.y[new]).predict_proba().isfinite().all()
-    assert model._chosen_with == int((model.labels_ >= 0).sum())
+    assert model.solution_.choice.num_labels == int((model.labels_ >= 0).sum())
 
 
 # -- graphs -------------------------------------------------------------------------------------------------------
@@ -261,20 +261,18 @@ def test_another_graph_is_refused():
 
 def test_inducing_points_give_the_exact_solution_where_they_are_all_nodes(induced):
     model = make("no topology").fit(blocks())
-    assert isinstance(model._system, InducedSystem)
-    exact = copy.deepcopy(model)
-    exact._exact = True
-    exact._assemble(model._system.nodes)
-    exact._solve(model.labels_)
-    assert isinstance(exact._system, ExactSystem)
-    torch.testing.assert_close(model.predict_proba(), exact.predict_proba(), atol=1e-3, rtol=0)
+    assert isinstance(model.solution_.system, InducedSystem)
+    choice = replace(model.solution_.choice, exact=True)
+    exact = RidgeSolution.solve(choice, model.solution_.inputs, model.labels_, CLASSES)
+    assert isinstance(exact.system, ExactSystem)
+    torch.testing.assert_close(model.predict_proba(), exact.probabilities, atol=1e-3, rtol=0)
 
 
 def test_few_inducing_points_still_tell_classes_apart(induced):
     data = blocks(noise=0.3)
     model = make(inducing=14).fit(data)
-    assert model._inducing_nodes.shape == (14,)
-    assert set((model.labels_ >= 0).nonzero().squeeze(1).tolist()) <= set(model._inducing_nodes.tolist())
+    assert model.solution_.choice.inducing.shape == (14,)
+    assert set((model.labels_ >= 0).nonzero().squeeze(1).tolist()) <= set(model.solution_.choice.inducing.tolist())
     assert model.score(data) > 0.8
 
 
@@ -289,7 +287,7 @@ def test_few_inducing_points_still_tell_classes_apart(induced):
         ("default", "weights"),
         ("given edge weights", "weights"),
         ("no topology", "no x"),
-        ("one member", "isolated nodes"),
+        ("one kernel", "isolated nodes"),
         ("pseudo-labels", "weights"),
     ],
 )
@@ -304,16 +302,16 @@ def test_a_loaded_model_keeps_its_inducing_points(variant, induced, tmp_path):
 
 
 def test_a_loaded_model_stays_exact_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(ridge, "MOST_EXACT_LABELS", 12)
+    monkeypatch.setattr(ridge, "MAX_EXACT_LABELS", 12)
     model = check_files(make("quick", inducing=13, growth=math.inf), blocks(), tmp_path)
-    assert isinstance(model._system, ExactSystem)
+    assert isinstance(model.solution_.system, ExactSystem)
 
 
 def check_files(model, data, folder):
     model.fit(data).add_labels([20], [2])
     model.save(folder / "model")
     loaded = load_model(folder / "model")
-    assert (loaded.members_, loaded.ridge_) == (model.members_, model.ridge_)
+    assert (loaded.kernels_, loaded.ridge_) == (model.kernels_, model.ridge_)
     torch.testing.assert_close(loaded.predict_proba(), model.predict_proba(), **CLOSE)
     loaded.save(folder / "again")
     again = load_model(folder / "again")
@@ -332,12 +330,12 @@ def check_files(model, data, folder):
     [
         ({"kernels": ()}, "kernels"),
         ({"kernels": (Linear(),)}, "kernels"),
-        ({"far": (Hops(16),)}, "far"),
-        ({"wide": (Hops(1),)}, "wide"),
-        ({"topology": (Hops(1),)}, "topology"),
+        ({"far_kernels": (Hops(16),)}, "far_kernels"),
+        ({"wide_kernels": (Hops(1),)}, "wide_kernels"),
+        ({"topology_kernels": (Hops(1),)}, "topology_kernels"),
         ({"widths": ()}, "widths"),
         ({"widths": (0,)}, "widths"),
-        ({"members": 0}, "members"),
+        ({"max_kernels": 0}, "max_kernels"),
         ({"inducing": 0}, "inducing"),
         ({"agreement": True}, "agreement"),
         ({"pseudo_labels": 0.5}, "pseudo_labels"),
@@ -353,9 +351,12 @@ def test_wrong_settings_are_refused(changes, argument):
 
 def test_the_chosen_settings_are_among_the_given_ones():
     data = blocks(noise=1.0)
-    model = make(members=2, widths=(3, 5), agreement=EdgeAgreement(1)).fit(data)
-    assert 1 <= len(model.members_) <= 2
-    assert {graph.x.shape[1] for name, graph in model._graphs.items() if name != "topology"} == {3, 5}
+    model = make(max_kernels=2, widths=(3, 5), agreement=EdgeAgreement(1)).fit(data)
+    assert 1 <= len(model.kernels_) <= 2
+    assert {graph.x.shape[1] for name, graph in model.solution_.system.kernel.graphs.items() if name != "topology"} == {
+        3,
+        5,
+    }
     assert model.loss_ < math.log(CLASSES)
     assert model.history_ == {}
 

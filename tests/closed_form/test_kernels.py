@@ -11,7 +11,7 @@ from scipy.integrate import dblquad
 
 from lggd import ArcCosine, FilterKernel, Gaussian, HighPass, Hops, InputError, Linear
 from lggd.closed_form.filters import Adjacency, Propagation
-from lggd.closed_form.kernels import INTERCEPT, Member, MixtureKernel, filter_kernels
+from lggd.closed_form.kernels import INTERCEPT, ChosenKernel, MixtureKernel, filter_kernels
 from lggd.diffusion import PPR
 from support.dense_kernels import dense_mixture, dense_weights
 from support.small_data import blocks, random
@@ -64,7 +64,7 @@ def mixture(members, data=None):
 
 
 FILTERS = ((Hops(0),), (Hops(1, False),), (HighPass(), PPR(0.1)), (Hops(0), Hops(1), Hops(2, False)))
-MEMBERS = [Member(name, kernel) for name in ("x", "other") for kernel in filter_kernels(FILTERS, KERNELS)]
+MEMBERS = [ChosenKernel(name, kernel) for name in ("x", "other") for kernel in filter_kernels(FILTERS, KERNELS)]
 
 
 @given(members=st.lists(st.sampled_from(MEMBERS), min_size=1, max_size=5))
@@ -81,7 +81,7 @@ def test_a_mixture_is_positive_semidefinite_and_the_mean_of_its_members(members)
 
 def test_a_member_is_the_kernel_of_the_mean_cosine_and_an_intercept():
     filters = (Hops(0), PPR(0.1))
-    kernel = mixture([Member("x", FilterKernel(filters, Gaussian(0.5)))])
+    kernel = mixture([ChosenKernel("x", FilterKernel(filters, Gaussian(0.5)))])
     blocks = [kernel.graphs["x"].block(filter).numpy().astype(float) for filter in filters]
     cosine = sum(block @ block.T for block in blocks) / 2
     nodes = torch.tensor([3, 0, 7])
@@ -91,7 +91,7 @@ def test_a_member_is_the_kernel_of_the_mean_cosine_and_an_intercept():
 
 
 WEIGHTED = st.builds(
-    Member,
+    ChosenKernel,
     st.sampled_from(["x", "other"]),
     st.builds(FilterKernel, st.sampled_from(FILTERS), st.sampled_from((*KERNELS, Linear(unit=False)))),
     st.floats(0.05, 1),
@@ -111,7 +111,7 @@ def test_a_weighted_mixture_is_that_of_dense_matrices(members):
 
 
 def test_one_filter_may_be_used_with_and_without_its_lengths():
-    members = [Member("x", FilterKernel((Hops(1),), Linear(unit))) for unit in (True, False)]
+    members = [ChosenKernel("x", FilterKernel((Hops(1),), Linear(unit))) for unit in (True, False)]
     kernel = mixture(members)
     assert len(kernel.points()) == 2
     diagonals = [mixture([member]).between(*[mixture([member]).points()] * 2).diagonal() for member in members]
@@ -121,8 +121,8 @@ def test_one_filter_may_be_used_with_and_without_its_lengths():
 
 
 def test_a_mixture_does_not_change_when_all_weights_do():
-    members = [Member("x", one.kernel, weight) for one, weight in zip(MEMBERS, (1, 0.5, 0.1), strict=False)]
-    one, other = (mixture([Member(m.graph, m.kernel, scale * m.weight) for m in members]) for scale in (1, 0.25))
+    members = [ChosenKernel("x", one.kernel, weight) for one, weight in zip(MEMBERS, (1, 0.5, 0.1), strict=False)]
+    one, other = (mixture([ChosenKernel(m.graph, m.kernel, scale * m.weight) for m in members]) for scale in (1, 0.25))
     torch.testing.assert_close(one.between(one.points(), one.points()), other.between(other.points(), other.points()))
 
 

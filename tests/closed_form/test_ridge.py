@@ -10,11 +10,11 @@ from sklearn.gaussian_process.kernels import RBF
 from lggd import ArcCosine, FilterKernel, Gaussian, Hops
 from lggd.closed_form import ridge
 from lggd.closed_form.filters import Adjacency, Propagation
-from lggd.closed_form.kernels import Member, MixtureKernel
+from lggd.closed_form.kernels import ChosenKernel, MixtureKernel
 from lggd.closed_form.ridge import (
     ExactSystem,
     InducedSystem,
-    RidgeSystem,
+    LocalSystem,
     class_targets,
     leave_one_out_path,
     left_out_scores,
@@ -139,7 +139,10 @@ CLOSE = {"atol": 2e-4, "rtol": 0}
 def build_kernel():
     data = blocks()
     graph = Propagation(data.x, Adjacency(data.edge_index, None, data.num_nodes), [Hops(0), Hops(2)])
-    members = [Member("x", FilterKernel((Hops(0),), Gaussian(0.3))), Member("x", FilterKernel((Hops(2),), ArcCosine()))]
+    members = [
+        ChosenKernel("x", FilterKernel((Hops(0),), Gaussian(0.3))),
+        ChosenKernel("x", FilterKernel((Hops(2),), ArcCosine())),
+    ]
     return MixtureKernel({"x": graph}, members)
 
 
@@ -167,7 +170,7 @@ def targets_of(nodes):
 
 def with_nodes(system, *sets):
     for nodes in sets:
-        system.set_nodes(torch.tensor(sorted(nodes)))
+        system = system.with_nodes(torch.tensor(sorted(nodes)))
         system.variance(RIDGE)  # computes what is then kept
     return system
 
@@ -183,7 +186,7 @@ def answers(system):
     }  # fmt: skip
 
 
-def check_same(one: RidgeSystem, other: RidgeSystem) -> None:
+def check_same(one: LocalSystem, other: LocalSystem) -> None:
     assert torch.equal(one.nodes, other.nodes)
     expected = answers(other)
     for name, value in answers(one).items():
@@ -206,6 +209,14 @@ def test_the_check_catches_labels_that_are_not_taken_back(build, bug):
         system._normal = system._normal_matrix() + row.t() @ row
     with pytest.raises(AssertionError):
         check_same(system, with_nodes(build(), range(1, 20)))
+
+
+@every_system
+def test_a_system_never_changes(build):
+    system = with_nodes(build(), range(20))
+    before = {name: value.clone() for name, value in answers(system).items()}
+    with_nodes(system, range(10, 30), {0, 1})
+    assert all(torch.equal(value, before[name]) for name, value in answers(system).items())
 
 
 @given(sets=label_sets)
@@ -261,11 +272,9 @@ def test_a_label_lowers_the_variance_everywhere_and_most_at_its_node(build):
 def test_equal_points_do_not_make_it_singular(copies):
     x = torch.randn(6, 3, generator=random()).repeat(copies, 1)
     graph = Propagation(x, Adjacency(torch.empty(2, 0, dtype=torch.int64), None, len(x)), [Hops(0)])
-    kernel = MixtureKernel({"x": graph}, [Member("x", FilterKernel((Hops(0),), Gaussian(0.3)))])
-    system = InducedSystem(kernel, kernel.points())
-    system.set_nodes(torch.arange(6))
-    exact_system = ExactSystem(kernel)
-    exact_system.set_nodes(torch.arange(6))
+    kernel = MixtureKernel({"x": graph}, [ChosenKernel("x", FilterKernel((Hops(0),), Gaussian(0.3)))])
+    system = InducedSystem(kernel, kernel.points()).with_nodes(torch.arange(6))
+    exact_system = ExactSystem(kernel).with_nodes(torch.arange(6))
     targets = class_targets(torch.arange(6) % 3, 3)
     found, expected = (each.scores(targets, RIDGE) for each in (system, exact_system))
     torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)

@@ -9,11 +9,11 @@ from torch.nn.functional import normalize
 
 from lggd import EdgeAgreement, FilterKernel, Hops, InputError, Linear
 from lggd.closed_form import ridge_inputs as module
+from lggd.closed_form.kernel_ridge import read_inputs
 from lggd.closed_form.ridge_inputs import (
     FEATURE_BOUNDS,
-    LEAST_AGREEMENT,
+    MIN_AGREEMENT,
     Moments,
-    RidgeInputs,
     class_agreement,
     edge_cosines,
     edge_products,
@@ -27,16 +27,16 @@ KERNELS = (FilterKernel((Hops(0),), Linear()), FilterKernel((Hops(0), Hops(2)), 
 
 def test_projected_features_have_the_products_of_the_features():
     data = blocks()
-    inputs = RidgeInputs(data, (128, 512), seed=0)
+    inputs = read_inputs(data, (128, 512), seed=0)
     assert inputs.widths == [6]  # there are no more
-    block = inputs.graph(KERNELS, 6).block(Hops(0))
+    block = inputs.graph("x", KERNELS).block(Hops(0))
     unit = normalize(data.x)
     torch.testing.assert_close(block @ block.t(), unit @ unit.t(), atol=1e-5, rtol=0)
 
 
 def test_rows_of_the_adjacency_have_the_products_of_neighbourhoods():
     data = blocks(weighted=True)
-    block = RidgeInputs(data, (128,), seed=0).topology(KERNELS).block(Hops(0))
+    block = read_inputs(data, (128,), seed=0).graph("topology", KERNELS).block(Hops(0))
     adjacency = np.zeros((36, 36))
     adjacency[tuple(data.edge_index.numpy())] = data.edge_weight
     unit = adjacency / np.maximum(np.linalg.norm(adjacency, axis=1, keepdims=True), 1e-12)
@@ -45,50 +45,50 @@ def test_rows_of_the_adjacency_have_the_products_of_neighbourhoods():
 
 def test_without_features_x_are_the_rows_of_the_adjacency():
     data = changed(blocks(), x=None)
-    inputs = RidgeInputs(data, (8, 128), seed=0)
+    inputs = read_inputs(data, (8, 128), seed=0)
     assert not inputs.has_features
     assert inputs.widths == [8, 36]
-    graph = inputs.graph(KERNELS, 36)
-    assert torch.equal(graph.block(Hops(2)), inputs.topology(KERNELS).block(Hops(2)))
-    assert inputs.graph(KERNELS, 8).x.shape == (36, 8)
+    graph = inputs.graph("wide", KERNELS)
+    assert torch.equal(graph.block(Hops(2)), inputs.graph("topology", KERNELS).block(Hops(2)))
+    assert inputs.graph("x", KERNELS).x.shape == (36, 8)
 
 
 @pytest.mark.parametrize("convert", [lambda x: x.double(), lambda x: x.to_sparse_coo(), lambda x: x.to_sparse_csr()])
 def test_features_of_any_kind_are_the_same_features(convert):
     data = blocks()
-    expected = RidgeInputs(data, (128,), 0).graph(KERNELS, 6).block(Hops(2))
-    found = RidgeInputs(changed(data, x=convert(data.x)), (128,), 0).graph(KERNELS, 6).block(Hops(2))
+    expected = read_inputs(data, (128,), 0).graph("x", KERNELS).block(Hops(2))
+    found = read_inputs(changed(data, x=convert(data.x)), (128,), 0).graph("x", KERNELS).block(Hops(2))
     torch.testing.assert_close(found @ found.t(), expected @ expected.t(), atol=1e-5, rtol=0)
 
 
 def test_given_axes_are_used_again(monkeypatch):
-    monkeypatch.setattr(module, "MOST_EXACT_COLUMNS", 0)  # random, as for wide x
+    monkeypatch.setattr(module, "MAX_EXACT_COLUMNS", 0)  # random, as for wide x
     data = blocks()
-    first = RidgeInputs(data, (4,), seed=0)
-    again = RidgeInputs(data, (4,), seed=99, axes=first.axes)
-    assert torch.equal(again.graph(KERNELS, 4).x, first.graph(KERNELS, 4).x)
-    assert not torch.equal(RidgeInputs(data, (4,), seed=99).graph(KERNELS, 4).x, first.graph(KERNELS, 4).x)
+    first = read_inputs(data, (4,), seed=0)
+    again = read_inputs(data, (4,), seed=99, axes=first.axes)
+    assert torch.equal(again.graph("x", KERNELS).x, first.graph("x", KERNELS).x)
+    assert not torch.equal(read_inputs(data, (4,), seed=99).graph("x", KERNELS).x, first.graph("x", KERNELS).x)
 
 
 def test_weights_by_agreement_multiply_the_given_ones():
     data = blocks(weighted=True)
-    given = RidgeInputs(data, (128,), 0).feature_agreement()
-    plain = RidgeInputs(changed(data, edge_weight=None), (128,), 0).feature_agreement()
+    given = read_inputs(data, (128,), 0).feature_agreement()[0]
+    plain = read_inputs(changed(data, edge_weight=None), (128,), 0).feature_agreement()[0]
     torch.testing.assert_close(given, plain * data.edge_weight)
 
 
 def test_the_graph_uses_the_given_weights_or_others():
     data = blocks(weighted=True)
-    inputs = RidgeInputs(data, (128,), 0)
+    inputs = read_inputs(data, (128,), 0)
     other = torch.ones_like(data.edge_weight)
-    assert torch.equal(inputs.graph(KERNELS, 6).adjacency.edge_weight, data.edge_weight)
-    assert inputs.graph(KERNELS, 6, other).adjacency.edge_weight is other
+    assert torch.equal(inputs.graph("x", KERNELS).adjacency.edge_weight, data.edge_weight)
+    assert inputs.graph("agreement 0", KERNELS, other).adjacency.edge_weight is other
 
 
 def test_a_directed_graph_is_refused():
     data = blocks()
     with pytest.raises(InputError, match="both directions") as caught:
-        RidgeInputs(changed(data, edge_index=data.edge_index[:, 1:]), (128,), 0)
+        read_inputs(changed(data, edge_index=data.edge_index[:, 1:]), (128,), 0)
     assert "edge_index" in caught.value.argument
 
 
@@ -117,7 +117,7 @@ def test_weights_by_classes_are_probabilities_of_the_same_class(seed):
     weight = class_agreement(p, data.edge_index)
     for e in range(0, data.edge_index.shape[1], 17):
         i, j = data.edge_index[:, e].tolist()
-        expected = max(LEAST_AGREEMENT, sum(float(p[i, k] * p[j, k]) for k in range(3)))
+        expected = max(MIN_AGREEMENT, sum(float(p[i, k] * p[j, k]) for k in range(3)))
         assert float(weight[e]) == pytest.approx(expected, rel=1e-5)
 
 
@@ -145,7 +145,7 @@ def test_a_graph_without_edges_has_no_weights():
 def test_products_in_parts_are_products_at_once(monkeypatch):
     data, seen = blocks(), []
     expected, split = edge_products(data.x, data.edge_index), torch.split
-    monkeypatch.setattr(module, "MOST_ENTRIES", 60)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 60)
     monkeypatch.setattr(torch, "split", lambda *a: seen.append(a[1]) or split(*a))
     assert torch.equal(edge_products(data.x, data.edge_index), expected)
     assert seen == [10]
@@ -175,7 +175,7 @@ def decaying(rows, columns, seed=0):
 )
 @pytest.mark.parametrize("exact", [0, 1000])
 def test_principal_axes_span_the_subspace_of_the_svd(shape, width, sparse, exact, monkeypatch):
-    monkeypatch.setattr(module, "MOST_EXACT_COLUMNS", exact)
+    monkeypatch.setattr(module, "MAX_EXACT_COLUMNS", exact)
     x = decaying(*shape)
     axes = principal_axes(Moments(x.to_sparse_coo() if sparse else x), width, random())
     count = min(width, *shape)
@@ -190,7 +190,7 @@ def test_principal_axes_span_the_subspace_of_the_svd(shape, width, sparse, exact
 
 
 def test_principal_axes_depend_on_the_generator_alone(monkeypatch):
-    monkeypatch.setattr(module, "MOST_EXACT_COLUMNS", 0)
+    monkeypatch.setattr(module, "MAX_EXACT_COLUMNS", 0)
     x = decaying(20, 30)
     one, again = (principal_axes(Moments(x), 4, random(3)) for _ in range(2))
     assert torch.equal(one, again)

@@ -23,7 +23,7 @@ from lggd.closed_form.kernels import (
     REWEIGHTED_KERNELS,
     TOPOLOGY_KERNELS,
     WIDE_KERNELS,
-    Member,
+    ChosenKernel,
     MixtureKernel,
 )
 from lggd.closed_form.ridge import ExactSystem, class_targets, left_out_scores
@@ -31,8 +31,8 @@ from lggd.closed_form.selection import (
     COMPARED_RIDGES,
     DEVIATION,
     INVERSE_TEMPERATURES,
-    LEAST_WEIGHT,
-    MOST_COMPARED,
+    MAX_COMPARED,
+    MIN_WEIGHT,
     RIDGES,
     TEMPERING,
     TYPICAL,
@@ -56,7 +56,7 @@ def compared(data, monkeypatch, loss=lambda member: 1.0, **options):
     seen, counts = {}, []
 
     def kernel_loss(kernel, nodes, classes, num_classes):
-        (member,) = kernel.members
+        (member,) = kernel.kernels
         counts.append((member, len(nodes)))
         return loss(member)
 
@@ -100,15 +100,17 @@ def test_the_kernels_that_tell_how_far_to_look_are_not_chosen_themselves(monkeyp
     best = dict.fromkeys((*FARTHER, *NEARER), 0.0)
     own = FilterKernel((Hops(0),), Linear())
     members = compared(
-        blocks(), monkeypatch, lambda m: best.get(m.kernel, 1.0), kernels=(own,), wide=(), **NO_EDGE_WEIGHTS
+        blocks(), monkeypatch, lambda m: best.get(m.kernel, 1.0), kernels=(own,), wide_kernels=(), **NO_EDGE_WEIGHTS
     )[0]
     assert set(kernels_on(members, "x")) == {own, *FAR_KERNELS}
 
 
 def test_nothing_is_compared_to_look_nowhere(monkeypatch):
     own = FilterKernel((Hops(0),), Linear())
-    _, counts = compared(blocks(), monkeypatch, kernels=(own,), far=(), topology=(), wide=(), agreement=None)
-    assert [member for member, _ in counts] == [Member("x", own)]
+    _, counts = compared(
+        blocks(), monkeypatch, kernels=(own,), far_kernels=(), topology_kernels=(), wide_kernels=(), agreement=None
+    )
+    assert [member for member, _ in counts] == [ChosenKernel("x", own)]
 
 
 def test_without_features_rows_of_the_adjacency_have_all_kernels(monkeypatch):
@@ -124,7 +126,7 @@ def test_without_features_rows_of_the_adjacency_have_all_kernels(monkeypatch):
 
 
 def test_features_with_few_columns_have_the_wide_kernels_on_the_same_graph(monkeypatch):
-    members = compared(blocks(), monkeypatch, far=(), topology=(), agreement=None)[0]
+    members = compared(blocks(), monkeypatch, far_kernels=(), topology_kernels=(), agreement=None)[0]
     assert {member.graph for member in members} == {"x"}
     assert kernels_on(members, "x") == list(dict.fromkeys([*KERNELS, *WIDE_KERNELS]))
 
@@ -134,15 +136,21 @@ def test_where_labels_are_many_the_best_kernels_are_compared_on_more_of_them(mem
     data = blocks(each=200, labelled=190, validated=0, inside=0.02, outside=0.001)
     order = {kernel: k for k, kernel in enumerate(dict.fromkeys([*KERNELS, *FAR_KERNELS]))}
     _, counts = compared(  # four hops are best, and not chosen themselves
-        data, monkeypatch, lambda m: order.get(m.kernel, 0), members=members, wide=(), topology=(), agreement=None
+        data,
+        monkeypatch,
+        lambda m: order.get(m.kernel, 0),
+        max_kernels=members,
+        wide_kernels=(),
+        topology_kernels=(),
+        agreement=None,
     )
-    assert {count for _, count in counts} == {MOST_COMPARED, 570}
+    assert {count for _, count in counts} == {MAX_COMPARED, 570}
     again = [member.kernel for member, count in counts if count == 570]
     assert again == list(order)[: max(10, members)]
 
 
 def test_edge_weights_that_have_seen_labels_must_be_better(monkeypatch):
-    seen, _ = compared(blocks(), monkeypatch, agreement=EdgeAgreement(2), far=(), topology=())
+    seen, _ = compared(blocks(), monkeypatch, agreement=EdgeAgreement(2), far_kernels=(), topology_kernels=())
     assert {member.graph: loss for member, loss in seen.items()} == {
         "x": 1.0, "agreement 0": 1.0, "agreement 1": pytest.approx(1.1), "agreement 2": pytest.approx(1.1),
     }  # fmt: skip
@@ -150,9 +158,9 @@ def test_edge_weights_that_have_seen_labels_must_be_better(monkeypatch):
 
 def test_edges_are_weighed_by_predictions_without_the_own_label():
     data, own = blocks(noise=1.5), FilterKernel((Hops(0),), Linear())
-    model = KernelRidge(kernels=(own,), far=(), topology=(), wide=(), agreement=None).fit(data)
-    chosen = KernelSelection(model, model._inputs, model.labels_, CLASSES, seed=0)
-    chosen._losses[Member("wide", own)] = 0.5  # never used
+    model = KernelRidge(kernels=(own,), far_kernels=(), topology_kernels=(), wide_kernels=(), agreement=None).fit(data)
+    chosen = KernelSelection(model, model.solution_.inputs, model.labels_, CLASSES, seed=0)
+    chosen._losses[ChosenKernel("wide", own)] = 0.5  # never used
     found = chosen._preliminary()
     # The same scores at another temperature: here the one of the lowest loss, there the mean of likely ones.
     ours, theirs = (log - log.mean(1, keepdim=True) for log in (found.log(), model.left_out_proba().log()))
@@ -166,12 +174,12 @@ def test_where_labels_are_many_the_losses_on_more_of_them_decide(monkeypatch):
     at_first, finally_ = dict(zip(own, (1.0, 1.1, 1.2), strict=True)), dict(zip(own, (1.002, 1.001, 1.4), strict=True))
 
     def kernel_loss(kernel, nodes, *_):
-        return (at_first if len(nodes) == MOST_COMPARED else finally_)[kernel.members[0].kernel]
+        return (at_first if len(nodes) == MAX_COMPARED else finally_)[kernel.kernels[0].kernel]
 
     monkeypatch.setattr(selection, "kernel_loss", kernel_loss)
-    model = KernelRidge(kernels=own, far=(), topology=(), wide=(), agreement=None).fit(data)
+    model = KernelRidge(kernels=own, far_kernels=(), topology_kernels=(), wide_kernels=(), agreement=None).fit(data)
     weights = {own[1]: 1.0, own[0]: pytest.approx(np.exp(-570 * 0.001 / 3))}
-    assert {member.kernel: member.weight for member in model.members_} == weights
+    assert {member.kernel: member.weight for member in model.kernels_} == weights
 
 
 def test_default_kernels_are_all_different():
@@ -254,10 +262,10 @@ def test_many_labels_decide_the_temperature_and_few_hardly():
 def test_few_labels_are_all_compared_and_many_at_random():
     few = torch.tensor([-1, 2, -1, 0, 1])
     assert compared_nodes(few, 0).tolist() == [1, 3, 4]
-    many = torch.zeros(3 * MOST_COMPARED, dtype=torch.int64)
+    many = torch.zeros(3 * MAX_COMPARED, dtype=torch.int64)
     many[::2] = -1
     nodes = compared_nodes(many, 4)
-    assert len(nodes) == MOST_COMPARED
+    assert len(nodes) == MAX_COMPARED
     assert bool((nodes.diff() > 0).all())
     assert bool((many[nodes] >= 0).all())
     assert torch.equal(nodes, compared_nodes(many, 4))
@@ -267,7 +275,7 @@ def test_few_labels_are_all_compared_and_many_at_random():
 
 def build_kernel(data):
     graph = Propagation(data.x, Adjacency(data.edge_index, None, data.num_nodes), [Hops(0), Hops(2)])
-    return MixtureKernel({"x": graph}, [Member("x", FilterKernel((Hops(0), Hops(2)), Gaussian(0.5)))])
+    return MixtureKernel({"x": graph}, [ChosenKernel("x", FilterKernel((Hops(0), Hops(2)), Gaussian(0.5)))])
 
 
 @pytest.fixture
@@ -287,8 +295,7 @@ def losses_at(kernel, nodes, classes, ridges, prior=None):
 def test_the_ridge_is_the_one_with_the_lowest_loss(noise):
     data = blocks(noise=noise, labelled=8)
     kernel, nodes = build_kernel(data), data.train_mask.nonzero().squeeze(1)
-    system = ExactSystem(kernel)
-    system.set_nodes(nodes)
+    system = ExactSystem(kernel).with_nodes(nodes)
     loss, ridge, temperature, _ = choose_ridge(system, data.y[nodes], 3)
     expected = min(losses_at(kernel, nodes, data.y[nodes], RIDGES, DEVIATION))
     assert loss == pytest.approx(expected[0], rel=1e-4)
@@ -311,14 +318,14 @@ def test_a_kernel_that_tells_classes_apart_has_a_lower_loss(kernel):
     data = blocks()
     nodes = data.train_mask.nonzero().squeeze(1)
     noise = Propagation(torch.randn(36, 4, generator=random()), Adjacency(data.edge_index, None, 36), [Hops(0)])
-    blind = MixtureKernel({"x": noise}, [Member("x", FilterKernel((Hops(0),), Linear()))])
+    blind = MixtureKernel({"x": noise}, [ChosenKernel("x", FilterKernel((Hops(0),), Linear()))])
     losses = [kernel_loss(each, nodes, data.y[nodes], 3) for each in (kernel, blind)]
     assert losses[0] < losses[1]
 
 
 # -- the weights of kernels ---------------------------------------------------------------------------------------
 
-HOPS = [Member("x", FilterKernel((Hops(count),), Linear())) for count in range(8)]
+HOPS = [ChosenKernel("x", FilterKernel((Hops(count),), Linear())) for count in range(8)]
 
 
 def test_kernels_weigh_by_their_likelihood():
@@ -338,7 +345,7 @@ def test_the_best_kernels_weigh_exponentially_and_negligible_ones_are_left_out(l
     assert found[0].weight == 1
     assert losses[found[0].kernel.filters[0].count] == min(losses)
     expected = sorted((np.exp(-compared * (loss - min(losses)) / TEMPERING) for loss in losses), reverse=True)
-    expected = [weight for weight in expected[:count] if weight >= LEAST_WEIGHT]
+    expected = [weight for weight in expected[:count] if weight >= MIN_WEIGHT]
     assert [member.weight for member in found] == pytest.approx(expected)
 
 

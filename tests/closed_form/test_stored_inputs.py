@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import lggd
-from lggd.closed_form import filters, kernel_ridge, ridge, stored_inputs
+from lggd.closed_form import filters, kernel_ridge, ridge, ridge_inputs, stored_inputs
 from lggd.closed_form.kernels import KERNELS
 from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.graph import csr as rows
@@ -46,16 +46,16 @@ def on_disk(data, folder):
 @pytest.fixture
 def streaming(monkeypatch):
     """Small graphs are streamed too, in many blocks."""
-    monkeypatch.setattr(kernel_ridge, "MOST_EDGES_IN_MEMORY", 0)
-    for module in (filters, stored_inputs):
+    monkeypatch.setattr(kernel_ridge, "MAX_EDGES_IN_MEMORY", 0)
+    for module in (filters, ridge_inputs, stored_inputs):
         monkeypatch.setattr(module, "ROWS_PER_BLOCK", 100)
     monkeypatch.setattr(ridge, "NODES_PER_BLOCK", 70)
     monkeypatch.setattr(rows, "EDGES_PER_BLOCK", 1000)
-    monkeypatch.setattr("lggd._system.memory.SMALLEST_ON_DISK", 1)
+    monkeypatch.setattr("lggd._system.memory.MIN_ON_DISK", 1)
 
 
 def assert_equal_models(one, other):
-    assert [(m.graph, m.kernel) for m in one.members_] == [(m.graph, m.kernel) for m in other.members_]
+    assert [(m.graph, m.kernel) for m in one.kernels_] == [(m.graph, m.kernel) for m in other.kernels_]
     assert one.ridge_ == other.ridge_
     assert one.inverse_temperature_ == pytest.approx(other.inverse_temperature_, rel=1e-3)
     torch.testing.assert_close(one.predict_proba(), other.predict_proba(), rtol=2e-3, atol=2e-4)
@@ -78,12 +78,14 @@ def test_streamed_products_are_those_of_the_matrix(tmp_path, streaming, self_loo
 @pytest.mark.parametrize("exact", [True, False])
 def test_kernel_ridge_from_disk_agrees(tmp_path, streaming, monkeypatch, exact):
     if not exact:
-        monkeypatch.setattr("lggd.closed_form.ridge.MOST_EXACT_NODES", 10)
+        monkeypatch.setattr("lggd.closed_form.ridge.MAX_EXACT_NODES", 10)
     data, y = noisy_classes()
-    model = lggd.KernelRidge(kernels=KERNELS, far=(), wide=(), topology=(), agreement=None, inducing=100)
+    model = lggd.KernelRidge(
+        kernels=KERNELS, far_kernels=(), wide_kernels=(), topology_kernels=(), agreement=None, inducing=100
+    )
     stored = on_disk(data, tmp_path)
     one, other = copy.copy(model).fit(data), copy.copy(model).fit(stored)
-    assert isinstance(other._inputs, StoredInputs)
+    assert isinstance(other.solution_.inputs, StoredInputs)
     assert_equal_models(one, other)
     torch.testing.assert_close(one.leave_one_out_proba(), other.leave_one_out_proba(), rtol=2e-3, atol=2e-4)
     torch.testing.assert_close(one.variance(), other.variance(), rtol=1e-2, atol=1e-3)
@@ -112,7 +114,7 @@ def test_large_settings_learn(tmp_path, streaming):
     data, y = noisy_classes()
     model = lggd.KernelRidge.large().fit(on_disk(data, tmp_path))
     assert float((model.predict() == y).float().mean()) > 0.8
-    assert model.members_[0].kernel in lggd.KernelRidge.large().kernels
+    assert model.kernels_[0].kernel in lggd.KernelRidge.large().kernels
 
 
 def test_distances_and_the_classifier_from_disk(tmp_path, streaming):
@@ -169,6 +171,6 @@ def test_a_real_graph_from_disk_agrees(tmp_path, streaming):
     data.y = torch.where(data.train_mask, data.y, -1)
     for mask in ("train_mask", "val_mask", "test_mask"):
         del data[mask]
-    model = lggd.KernelRidge(agreement=None, topology=(), inducing=600)
+    model = lggd.KernelRidge(agreement=None, topology_kernels=(), inducing=600)
     one, other = copy.copy(model).fit(data), copy.copy(model).fit(on_disk(data, tmp_path))
     assert_equal_models(one, other)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
 from lggd import Graph, InputError, KernelRidge, distance, load
-from lggd.closed_form import uncertainty
+from lggd.closed_form import kernel_ridge
 from lggd.closed_form.uncertainty import greedy_choice, margins
 from support.real_data import REAL_DATA, needs_real_data
 from support.small_data import blocks, changed, random, unmasked
@@ -180,7 +180,7 @@ def test_suggested_labels_help_more_than_random_ones():
 
 @pytest.mark.parametrize("most", [1, 4])
 def test_few_candidates_are_the_least_certain(fitted, most, monkeypatch):
-    monkeypatch.setattr(uncertainty, "MOST_CANDIDATES", most)
+    monkeypatch.setattr(kernel_ridge, "MAX_CANDIDATES", most)
     model = fitted()
     margin = margins(model.predict_proba())
     margin[model.labels_ >= 0] = 2
@@ -254,7 +254,7 @@ def wrong_edges(count=120, seed=0):
 def test_learned_weights_tell_wrong_edges_from_true_ones():
     data, wrong = wrong_edges()
     model = KernelRidge().fit(data)
-    assert model._edge_weights  # agreement pays here
+    assert model.solution_.choice.edge_weights  # agreement pays here
     weight = model.edge_weights()
     assert weight.shape == (data.edge_index.shape[1],)
     assert float(weight.min()) > 0

@@ -1,5 +1,7 @@
 """The closed form by blocks, without Ray: the features of one machine, and the same settings and probabilities."""
 
+import copy
+
 import pytest
 import torch
 
@@ -40,7 +42,7 @@ def classes(tmp_path_factory):
     return data, folder
 
 
-MODEL = lggd.KernelRidge(agreement=None, topology=())
+MODEL = lggd.KernelRidge(agreement=None, topology_kernels=())
 
 
 @pytest.mark.parametrize(
@@ -50,43 +52,64 @@ MODEL = lggd.KernelRidge(agreement=None, topology=())
 )
 def test_equal_to_one_machine(classes, monkeypatch, nodes, inducing, width):
     data, folder = classes
-    monkeypatch.setattr(ridge, "MOST_EXACT_NODES", nodes)
-    monkeypatch.setattr(ridge_inputs.RidgeInputs, "most_inducing", inducing)
-    model = lggd.KernelRidge(agreement=None, topology=(), inducing=inducing, widths=(3, width))
+    monkeypatch.setattr(ridge, "MAX_EXACT_NODES", nodes)
+    monkeypatch.setattr(ridge_inputs.RidgeInputs, "max_inducing", inducing)
+    model = lggd.KernelRidge(agreement=None, topology_kernels=(), inducing=inducing, widths=(3, width))
     use_local_team(monkeypatch)
     found = lggd.cluster.solve(folder, model=model)
+    assert not hasattr(model, "labels_")  # a copy is fitted
     expected = model.fit(data)
-    assert [member.kernel for member in found.members] == [member.kernel for member in expected.members_]
-    assert found.ridge == expected.ridge_
-    assert found.inverse_temperature == pytest.approx(expected.inverse_temperature_, rel=1e-4)
-    assert found.loss == pytest.approx(expected.loss_, rel=1e-4)
-    torch.testing.assert_close(found.probabilities, expected.predict_proba(), atol=2e-3, rtol=1e-2)
+    assert [chosen.kernel for chosen in found.kernels_] == [chosen.kernel for chosen in expected.kernels_]
+    assert found.ridge_ == expected.ridge_
+    assert found.inverse_temperature_ == pytest.approx(expected.inverse_temperature_, rel=1e-4)
+    assert found.loss_ == pytest.approx(expected.loss_, rel=1e-4)
+    torch.testing.assert_close(found.predict_proba(), expected.predict_proba(), atol=2e-3, rtol=1e-2)
+
+
+def test_the_model_answers_everything_on_this_machine(classes, monkeypatch, tmp_path):
+    data, folder = classes
+    use_local_team(monkeypatch)
+    found, expected = lggd.cluster.solve(folder, model=MODEL), copy.copy(MODEL).fit(data)
+    assert found.metadata_ == {"cluster": {"losses": 0, "repeated_steps": 0}}
+    found.save(tmp_path / "model")
+    loaded = lggd.load_model(tmp_path / "model")
+    new = (found.labels_ < 0).nonzero().squeeze(1)[:3]
+    for model in (found, loaded, expected):
+        model.add_labels(new, data.y[new])
+    for model in (found, loaded):
+        for answer in ("predict_proba", "leave_one_out_proba", "variance"):
+            one, other = getattr(model, answer)(), getattr(expected, answer)()
+            torch.testing.assert_close(one, other, atol=2e-3, rtol=1e-2)
+    grown = (found.labels_ < 0).nonzero().squeeze(1)[:30]  # settings are chosen again
+    torch.testing.assert_close(
+        *(model.add_labels(grown, data.y[grown]).predict_proba() for model in (found, expected)), atol=2e-3, rtol=1e-2
+    )
 
 
 def test_kernels_of_relative_lengths(classes, monkeypatch):
     data, folder = classes
     kernel = lggd.FilterKernel((lggd.Hops(0), lggd.Hops(2)), lggd.Linear(unit=False))
-    model = lggd.KernelRidge(kernels=(kernel,), far=(), wide=(), topology=(), agreement=None)
+    model = lggd.KernelRidge(kernels=(kernel,), far_kernels=(), wide_kernels=(), topology_kernels=(), agreement=None)
     use_local_team(monkeypatch)
     found = lggd.cluster.solve(folder, model=model)
-    torch.testing.assert_close(found.probabilities, model.fit(data).predict_proba(), atol=1e-3, rtol=1e-2)
+    torch.testing.assert_close(found.predict_proba(), model.fit(data).predict_proba(), atol=1e-3, rtol=1e-2)
 
 
 def test_wide_features_are_projected_by_subspace_iteration(tmp_path, monkeypatch):
     data = lggd.load("karate")
     data.x = torch.rand(data.num_nodes, 1100, generator=torch.Generator().manual_seed(1))
     lggd.Graph.from_pyg(data).save(tmp_path / "g", x=data.x, y=torch.where(data.train_mask, data.y, -1))
-    model = lggd.KernelRidge(agreement=None, topology=(), wide=(), far=(), widths=(16,))
+    model = lggd.KernelRidge(agreement=None, topology_kernels=(), wide_kernels=(), far_kernels=(), widths=(16,))
     use_local_team(monkeypatch)
     found = lggd.cluster.solve(tmp_path / "g", model=model)
-    torch.testing.assert_close(found.probabilities, model.fit(data).predict_proba(), atol=1e-3, rtol=1e-2)
+    torch.testing.assert_close(found.predict_proba(), model.fit(data).predict_proba(), atol=1e-3, rtol=1e-2)
 
 
 @pytest.mark.parametrize(
     ("model", "labels", "message"),
     [
         (lggd.KernelRidge(), None, r"`model.agreement` must be None on a cluster"),
-        (lggd.KernelRidge(agreement=None), None, r"`model.topology` must be \(\) on a cluster"),
+        (lggd.KernelRidge(agreement=None), None, r"`model.topology_kernels` must be \(\) on a cluster"),
         (MODEL, torch.zeros(210, dtype=torch.int64), "`labels` must name at least two classes, got 1"),
         (MODEL, torch.zeros(5), "`labels` must be an int64 tensor"),
     ],

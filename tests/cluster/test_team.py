@@ -140,8 +140,8 @@ def test_columns_in_groups(cluster, graph, single, nothing_left):
 
 
 def test_a_lost_worker_is_replaced(cluster, graph, single, nothing_left):
-    def kill(done, total):
-        if done == EVERY:
+    def kill(progress):
+        if progress.done == EVERY:
             victim = next(actor for actor in actors_alive())
             os.kill(victim["Pid"], signal.SIGKILL)
 
@@ -156,9 +156,9 @@ def test_the_closed_form_of_one_machine(cluster, tmp_path, nothing_left):
     data.x = torch.rand(data.num_nodes, 6, generator=torch.Generator().manual_seed(1))
     folder = tmp_path.parent / "karate"
     lggd.Graph.from_pyg(data).save(folder, x=data.x, y=torch.where(data.train_mask, data.y, -1))
-    model = lggd.KernelRidge(agreement=None, topology=(), far=(), wide=())
+    model = lggd.KernelRidge(agreement=None, topology_kernels=(), far_kernels=(), wide_kernels=())
     found = lggd.cluster.solve(folder, model=model)
-    torch.testing.assert_close(found.probabilities, model.fit(data).predict_proba(), atol=1e-3, rtol=1e-2)
+    torch.testing.assert_close(found.predict_proba(), model.fit(data).predict_proba(), atol=1e-3, rtol=1e-2)
 
 
 def test_bad_graphs_and_versions(cluster, graph, tmp_path, monkeypatch, nothing_left):
@@ -192,14 +192,14 @@ def plan(data, methods, folder):
     planned = [
         FitJob(each, own, problem_fingerprint(data), 2, split) for split, own in enumerate(datas) for each in candidates
     ]
-    return planned, JobOptions(Results(folder), 2, "cpu", 0, reuse=False)
+    return planned, JobOptions(Results(folder), 2, "cpu", 0)
 
 
 def test_a_lost_node_is_replaced_and_one_is_added(cluster, graph, single, nothing_left):
     alive = len(cluster.worker_nodes) + 1
 
-    def kill(done, total):
-        if done == EVERY:
+    def kill(progress):
+        if progress.done == EVERY:
             cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
             # Workers outlive their node for a moment, in which they might finish.
             wait_for_nodes(alive - 1)

@@ -41,10 +41,10 @@ def test_texts_are_those_of_the_errors(texts: list[ErrorText]) -> None:
     path = lggd.Graph.from_edges([(0, 1)], symmetrize="max")
     with pytest.raises(lggd.InputError) as caught:
         lggd.distance(path, [0], p=2, solver=lggd.Dijkstra())
-    (found,) = (text for text in texts if text.module == "solvers.dijkstra")
-    assert str(caught.value).startswith(found.cause)
-    assert str(caught.value).endswith(found.remedy)
-    assert found.remedy == "Use FastMarching()."
+    (listed,) = (text for text in texts if text.module == "solvers.dijkstra")
+    assert str(caught.value).startswith(listed.cause)
+    assert str(caught.value).endswith(listed.remedy)
+    assert listed.remedy == "Use FastMarching()."
 
 
 def test_names_and_choices_are_resolved(tmp_path: Path) -> None:
@@ -63,6 +63,6 @@ def test_names_and_choices_are_resolved(tmp_path: Path) -> None:
 
 def test_the_page_is_a_table_for_every_room(texts: list[ErrorText]) -> None:
     text = page(texts)
-    assert {"## graph", "## solvers", "## cli", "## data"} <= set(text.splitlines())
+    assert {"## graph", "## solvers", "## app"} <= set(text.splitlines())
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 3 for line in rows)

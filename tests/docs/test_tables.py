@@ -18,7 +18,7 @@ def test_tables_are_up_to_date(page: Path) -> None:
 
 
 def test_every_table_is_shown_once() -> None:
-    shown = [found[2] for text in PAGES.values() for found in PLACE.finditer(text)]
+    shown = [place[2] for text in PAGES.values() for place in PLACE.finditer(text)]
     assert sorted(shown) == sorted(TABLES)
 
 

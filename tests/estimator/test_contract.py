@@ -9,11 +9,11 @@ from sklearn.exceptions import NotFittedError
 from torch import nan
 
 import lggd
-from lggd import Checkpoint, Progress, baselines, fit_together, load_model
+from lggd import Progress, baselines, load_model
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.estimator.inputs import Labels
-from lggd.estimator.settings import get_params, shown
+from lggd.estimator.settings import format_setting, get_params
 from support.small_data import CLASSES, blocks, changed, garbled, random, same, snapshot
 from support.small_models import MODELS, agree, is_fitted, learned, stop_at
 
@@ -30,8 +30,8 @@ def make(name, seed=0):
 
 
 def settings(model):
-    """All settings, nested ones too, as they are shown."""
-    return {name: shown(value) for name, value in get_params(model).items()}
+    """All settings, nested ones too, as they are format_setting."""
+    return {name: format_setting(value) for name, value in get_params(model).items()}
 
 
 # -- fitting ------------------------------------------------------------------------------------------------------
@@ -55,17 +55,18 @@ def test_history_holds_the_curves_of_every_stage(name, fitted, reports):
     assert bool(model.history_) == (name not in WITHOUT_TRAINING)
     for stage, curves in model.history_.items():
         own = [report for report in reported if report.stage == stage]
-        assert [report.done for report in own] == list(range(1, len(own) + 1))
-        assert {report.epochs for report in own} == {len(own)}
+        epochs = own[0].total
+        assert [report.done for report in own] == [*range(1, epochs + 1)] * (len(own) // epochs)  # member after member
+        assert {report.total for report in own} == {epochs}
         assert {name.split()[0] for name in curves} >= {"train_loss", "validation_loss"}
-        assert all(len(curve) == len(own) and all(map(math.isfinite, curve)) for curve in curves.values())
+        assert all(len(curve) == epochs and all(map(math.isfinite, curve)) for curve in curves.values())
 
 
 @every_model
 def test_a_fit_depends_on_its_inputs_alone_and_changes_none(name, fitted):
     """The same seed gives the same bits, whatever the global random numbers are; they do not change either."""
     data, model = blocks(), make(name)
-    before, shown = snapshot(data), repr(model)
+    before, format_setting = snapshot(data), repr(model)
     with torch.random.fork_rng([]):
         torch.manual_seed(77)
         state = torch.get_rng_state()
@@ -78,7 +79,7 @@ def test_a_fit_depends_on_its_inputs_alone_and_changes_none(name, fitted):
     if model.accepts_labels:
         model.add_labels([30], [0])
     assert same(before, snapshot(data))
-    assert repr(model) == shown
+    assert repr(model) == format_setting
     nested = [value for value in get_params(model).values() if isinstance(value, NodeClassifier)]
     assert not any(hasattr(one, "labels_") for one in nested)
 
@@ -200,15 +201,13 @@ def test_node_features_are_checked_where_they_are_used(name, x, error, data, fit
 
 
 @every_trained
-def test_an_interrupted_fit_leaves_the_model_unfitted_and_resumes_to_the_same_bits(name, data, fitted, tmp_path):
+def test_an_interrupted_fit_leaves_the_model_unfitted(name, data, fitted):
     for stage in fitted(name).history_:
-        model, checkpoint = fitted(name), Checkpoint(tmp_path / stage, "key", every=0)
+        model = fitted(name)
         with pytest.raises(KeyboardInterrupt):
-            model.fit(data, callback=stop_at(stage, 3), checkpoint=checkpoint)
+            model.fit(data, callback=stop_at(stage, 3))
         assert not is_fitted(model)
-        reports = []
-        model.fit(data, callback=reports.append, checkpoint=checkpoint)
-        assert next(report.done for report in reports if report.stage == stage) == 3
+        model.fit(data)
         assert same(learned(model), learned(fitted(name)))
         assert model.history_ == fitted(name).history_
         assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
@@ -254,29 +253,6 @@ def test_the_score_is_the_fraction_of_correct_predictions(name, data, fitted):
     correct = (model.predict() == data.y).float()
     assert model.score(data) == pytest.approx(float(correct[data.test_mask].mean()))
     assert model.score(data, data.val_mask) == pytest.approx(float(correct[data.val_mask].mean()))
-
-
-# -- together -----------------------------------------------------------------------------------------------------
-
-
-@every_model
-def test_fitted_together_is_fitted_alone(name, data, fitted):
-    shifted = changed(data, train_mask=data.train_mask.roll(3), val_mask=data.val_mask.roll(3))
-    models = fit_together([make(name), make(name, seed=1)], [data, shifted])
-    for model, alone in zip(models, (fitted(name), make(name, seed=1).fit(shifted)), strict=True):
-        torch.testing.assert_close(model.predict_proba(), alone.predict_proba(), **CLOSE)
-        assert torch.equal(model.labels_, alone.labels_)
-        assert model.history_.keys() == alone.history_.keys()
-        for stage, curves in alone.history_.items():
-            assert model.history_[stage].keys() == curves.keys()
-            for curve in curves:
-                one, other = (torch.tensor(every.history_[stage][curve]) for every in (model, alone))
-                torch.testing.assert_close(one, other, **CLOSE)
-
-
-def test_all_kinds_are_fitted_together(data, fitted):
-    for name, model in zip(MODELS, fit_together([make(name) for name in MODELS], data), strict=True):
-        torch.testing.assert_close(model.predict_proba(), fitted(name).predict_proba(), **CLOSE)
 
 
 # -- files --------------------------------------------------------------------------------------------------------

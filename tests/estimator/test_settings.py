@@ -4,7 +4,7 @@ import pytest
 
 from lggd import GCN, GGD, LGGD, MLP, LGGDPlus, MeanReadout, NearestClass, Optimization
 from lggd.errors import InputError
-from lggd.estimator.settings import get_params, shown
+from lggd.estimator.settings import format_setting, get_params
 from support.small_models import classifier, distances
 
 
@@ -31,6 +31,19 @@ def test_a_choice_and_its_settings_can_be_set_at_once():
     assert model.features.get_params() == GGD(times=(7,), cross_fit=2).get_params()
 
 
+def test_entries_of_tuples_of_objects_have_their_numbers_as_names():
+    model = LGGDPlus.trained()
+    assert model.get_params()["readout__readouts__0__backbone__hidden"] == 32
+    model.set_params(readout__readouts__0__optimization__epochs=7, readout__readouts__0__backbone=GCN(hidden=9))
+    trained, nearest = model.readout.readouts
+    assert (trained.optimization.epochs, trained.backbone.hidden) == (7, 9)
+    assert isinstance(nearest, NearestClass)
+    assert LGGDPlus.trained().readout.readouts[0].optimization.epochs != 7
+    assert "features__times__0" not in model.get_params(), "a tuple of numbers is one setting"
+    with pytest.raises(InputError, match=r"`params` must name settings of entries of .*\(0, 1\), got '2__members'"):
+        model.set_params(readout__readouts__2__members=1)
+
+
 def test_models_are_shown_with_the_settings_that_are_not_defaults():
     assert repr(classifier(distances())) == (
         "LGGDClassifier(features=LGGD(times=(1.0, 2.0), initial=MLP(hidden=(8,)), "
@@ -41,7 +54,7 @@ def test_models_are_shown_with_the_settings_that_are_not_defaults():
     assert repr(LGGDPlus(readout=MeanReadout((NearestClass(),)))) == (
         "LGGDPlus(readout=MeanReadout(readouts=(NearestClass(),)))"
     )
-    assert shown(()) == "()"
+    assert format_setting(()) == "()"
 
 
 @pytest.mark.parametrize(

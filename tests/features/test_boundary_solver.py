@@ -16,7 +16,6 @@ from lggd import (
     Graph,
     LearnedEdgeWeights,
     LearnedPotential,
-    LearnedTimeScale,
     Unscaled,
     evolve,
 )
@@ -60,7 +59,7 @@ def phi(state, x, problem):
 @pytest.mark.parametrize("per_time", [True, False])
 @pytest.mark.parametrize(
     "potential",
-    [DegreePotential(-0.5), LearnedPotential(), LearnedTimeScale(), LearnedEdgeWeights()],
+    [DegreePotential(-0.5), LearnedPotential(), LearnedEdgeWeights()],
 )
 @pytest.mark.parametrize("more", [False, True], ids=["as fitted", "labels added"])
 def test_lggd_distances_are_those_of_evolve_with_the_trained_parameters(per_time, potential, more):
@@ -73,7 +72,7 @@ def test_lggd_distances_are_those_of_evolve_with_the_trained_parameters(per_time
     state, rho, weight = learned(model), DegreePotential(-0.5)(graph), None
     for column, time in enumerate(times):
         problem = column if per_time else 0
-        if isinstance(potential, (LearnedPotential, LearnedTimeScale)):
+        if isinstance(potential, LearnedPotential):
             rho = 2 * torch.sigmoid(state["theta_nodes"][problem]) * DegreePotential(-1.0)(graph)
         if isinstance(potential, LearnedEdgeWeights):
             rho = DegreePotential(-1.0)(graph)

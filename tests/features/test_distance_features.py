@@ -8,9 +8,9 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch_geometric.transforms import Compose
 
-from lggd import GGD, LGGD, MaxScale, SoftmaxScale, Standardize, TorchDiffEq, Unscaled
+from lggd import GGD, LGGD, MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.errors import InputError, InputTypeError
-from lggd.solvers.cauchy import FAR
+from lggd.solvers.cauchy import INITIAL_VALUE
 from support.small_data import CLASSES, Perceptron, blocks, changed, garbled, permuted, random, same, snapshot, unmasked
 from support.small_features import FEATURES, every_features, make
 from support.small_models import TIMES, learned
@@ -75,7 +75,7 @@ def test_edge_weights_have_an_effect(name, data):
     "model",
     [
         GGD(TIMES, cross_fit=0),
-        GGD(TIMES, cross_fit=0, p=2.0, far=5.0),
+        GGD(TIMES, cross_fit=0, p=2.0, initial_value=5.0),
         make("LGGD", initial__hidden=(8,), initial__dropout=0.0),
         make("learned potential", initial__dropout=0.0),
         make("paper", initial__hidden=(8,), initial__dropout=0.0),
@@ -208,7 +208,7 @@ def test_adding_labels_one_by_one_is_adding_them_at_once(name, data, fitted):
 
 @pytest.mark.parametrize("scale", [MaxScale(), Standardize(), SoftmaxScale(None)], ids=repr)
 def test_features_keep_the_scale_they_were_fitted_with(scale, data):
-    model = GGD(TIMES, scale=scale, cross_fit=0, reachable=False, far=20.0).fit(data)
+    model = GGD(TIMES, scale=scale, cross_fit=0, reachable=False, initial_value=20.0).fit(data)
     fitted_to = scale.fit(model.distances(data))
     model.add_labels(data.val_mask, data.y[data.val_mask])
     expected = scale.apply(model.distances(data), fitted_to).flatten(1)
@@ -238,8 +238,8 @@ def test_the_reachable_column_tells_who_shares_a_component_with_a_label(name):
 
 def test_a_cap_bounds_distances():
     data = blocks(lonely=2)
-    assert float(GGD(TIMES).fit(data).distances(data).max()) == FAR
-    assert float(GGD(TIMES, cap=math.inf).fit(data).distances(data).max()) == FAR + 2
+    assert float(GGD(TIMES).fit(data).distances(data).max()) == INITIAL_VALUE
+    assert float(GGD(TIMES, cap=math.inf).fit(data).distances(data).max()) == INITIAL_VALUE + 2
     capped = GGD(TIMES, cap=50.0, scale=Unscaled()).fit(data)
     assert float(capped.distances(data).max()) == float(capped.features(data).max()) == 50
     low = make("LGGD", cap=0.25, scale=Unscaled()).fit(data)
@@ -327,7 +327,7 @@ def test_another_number_of_nodes_is_refused(name, fitted):
         ({"times": (1, 1)}, InputError),
         ({"times": (1, math.inf)}, InputError),
         ({"scale": "max"}, InputTypeError),
-        ({"scheme": TorchDiffEq()}, InputTypeError),
+        ({"scheme": "rk4"}, InputTypeError),
         ({"seed": -1}, InputError),
         ({"seed": 1.5}, InputError),
     ],

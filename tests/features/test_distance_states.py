@@ -1,4 +1,4 @@
-"""States of training distances: in place, without reads from the device, saved and restored."""
+"""States of training distances: in place, without reads from the device."""
 
 import pytest
 import torch
@@ -7,17 +7,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lggd import (
     PropagatedMLP,
 )
-from lggd.training.engine import Checkpoint, Engine, train
+from lggd.training.engine import train
 from support.distance_cases import (
     COEFFICIENTS,
     EACH_ITS_OWN,
     INITIALS,
-    both_ways,
     every_coefficient,
-    interrupt_at,
     learner_of,
 )
-from support.small_data import blocks, same
+from support.small_data import blocks
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +30,7 @@ def test_an_epoch_changes_tensors_in_place(data):
 
     def tensors():
         parameters = (one.value for one in learner.trainable.parameters())
-        return [*learner._counters().values(), *learner._best.values(), *parameters]
+        return [learner._epoch, learner._best_epoch, learner._best_score, *learner._best.values(), *parameters]
 
     before = tensors()
     places = [value.data_ptr() for value in before]
@@ -77,62 +75,6 @@ def test_the_check_on_reads_catches_one(data):
     with Looks() as looks:
         learner._compute_epoch()
     assert looks.found == ["_local_scalar_dense"]
-
-
-@both_ways
-@pytest.mark.parametrize("initial", INITIALS)
-@pytest.mark.parametrize("epoch", [1, 5])
-def test_resumed_training_gives_the_same_bits(initial, epoch, data, tmp_path):
-    settings = {"initial": INITIALS[initial], "coefficients": COEFFICIENTS["both"]}
-    whole = learner_of(data, **settings)
-    expected = train(whole, "distances")
-    with pytest.raises(KeyboardInterrupt):
-        train(learner_of(data, **settings), "distances", interrupt_at(epoch), Checkpoint(tmp_path, "key", every=0))
-    resumed, heard = learner_of(data, **settings), []
-    history = train(resumed, "distances", heard.append, Checkpoint(tmp_path, "key", every=0))
-    assert [one.done for one in heard] == list(range(epoch, 7))
-    assert history == expected
-    assert same(resumed.state(), whole.state())
-    whole.load_best()
-    resumed.load_best()
-    for a, b in zip(whole.trainable.parameters(), resumed.trainable.parameters(), strict=True):
-        assert torch.equal(a.value, b.value)
-
-
-@pytest.mark.parametrize("forgotten", ["optimizer", "random", "best", "count.best_score"])
-def test_a_lost_part_of_the_state_would_be_caught(forgotten, data, tmp_path, monkeypatch):
-    right = Engine.restore
-
-    def forgetful(self, state):
-        fresh = self.state()
-        kept = {name: value.clone() for name, value in fresh.items() if name.startswith(forgotten)}
-        given = {name: value for name, value in state.items() if not name.startswith(forgotten)}
-        right(self, {**given, **kept})
-
-    monkeypatch.setattr(Engine, "restore", forgetful)
-    with pytest.raises(AssertionError):
-        test_resumed_training_gives_the_same_bits("MLP", 5, data, tmp_path)
-
-
-def test_states_are_copies(data):
-    learner = learner_of(data)
-    learner.step()
-    state = learner.state()
-    before = {name: value.clone() for name, value in state.items()}
-    learner.step()
-    assert same(before, state)
-
-
-def test_a_state_can_be_restored_twice(data):
-    learner = learner_of(data)
-    learner.step()
-    state = {name: value.clone() for name, value in learner.state().items()}
-    outcomes = []
-    for _ in range(2):
-        learner.restore(state)
-        learner.step()
-        outcomes.append({name: value.clone() for name, value in learner.state().items()})
-    assert same(*outcomes)
 
 
 def test_global_random_state_is_unchanged(data):

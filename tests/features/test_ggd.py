@@ -16,7 +16,7 @@ from support.small_models import TIMES, is_fitted
 
 def test_distances_on_a_path():
     data = Data(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), y=torch.tensor([0, -1, 1]), num_nodes=3)
-    model = GGD(times=(50,), cross_fit=0, scale=Unscaled(), far=10.0, potential=None).fit(data)
+    model = GGD(times=(50,), cross_fit=0, scale=Unscaled(), initial_value=10.0, potential=None).fit(data)
     torch.testing.assert_close(
         model.features(data), torch.tensor([[0.0, 2, 1], [1, 1, 1], [2, 0, 1]]), atol=1e-4, rtol=0
     )
@@ -40,10 +40,10 @@ def test_node_features_are_not_needed(data, fitted):
     assert torch.equal(GGD(TIMES).fit(without).features(without), fitted("GGD").features(data))
 
 
-@pytest.mark.parametrize("far", [-1.0, math.inf, math.nan])
-def test_distances_start_at_a_finite_value(far, data):
-    with pytest.raises(InputError, match="`far`"):
-        GGD(far=far).fit(data)
+@pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
+def test_distances_start_at_a_finite_value(value, data):
+    with pytest.raises(InputError, match="`initial_value`"):
+        GGD(initial_value=value).fit(data)
 
 
 @pytest.mark.parametrize("label", [-2, 5, 2**61])

@@ -103,9 +103,9 @@ def test_trained_and_solved_are_different_classes():
 
 
 def test_nested_settings():
-    model = LGGDClassifier().set_params(features__initial__members=2, features__times=TIMES)
-    assert model.get_params()["features__initial__members"] == 2
-    assert repr(model) == "LGGDClassifier(features=SolvedLGGD(times=(0.5, 1.0), initial=KernelRidge(members=2)))"
+    model = LGGDClassifier().set_params(features__initial__max_kernels=2, features__times=TIMES)
+    assert model.get_params()["features__initial__max_kernels"] == 2
+    assert repr(model) == "LGGDClassifier(features=SolvedLGGD(times=(0.5, 1.0), initial=KernelRidge(max_kernels=2)))"
 
 
 def test_a_model_saved_before_it_was_a_class_is_refused(model, tmp_path):

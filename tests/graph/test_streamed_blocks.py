@@ -84,7 +84,7 @@ def test_lengths_on_disk_are_not_kept(tmp_path, several_blocks):
 
 
 def test_a_watcher_gives_pages_back_while_a_front_marches(tmp_path, several_blocks, monkeypatch):
-    monkeypatch.setattr(memory, "MOST_RESIDENT", -(2**40))  # always too many
+    monkeypatch.setattr(memory, "MAX_RESIDENT", -(2**40))  # always too many
     monkeypatch.setattr(memory, "SECONDS_PER_LOOK", 0.001)
     csr = opened(random_graph(False), tmp_path).csr
     with csr.bounded():

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,12 +17,10 @@ from lggd import (
     Graph,
     LearnedEdgeWeights,
     LearnedPotential,
-    LearnedTimeScale,
-    TorchDiffEq,
     evolve,
 )
 from lggd.learning.flow import Equation, Flow
-from support import zoo
+from support import oracles, zoo
 from support.distance_cases import (
     COEFFICIENTS,
     EACH,
@@ -29,6 +28,7 @@ from support.distance_cases import (
     ROUNDING,
     SHARED,
     TIMES,
+    by_evolve,
     equation_on,
     every_coefficient,
     generators,
@@ -55,9 +55,6 @@ def test_coefficients_equal_their_formulas(weighted):
     expected = root[:, None] * (1 / (1 + torch.exp(-edges.theta_edges.t()))).sqrt()
     torch.testing.assert_close(edges.root_weight(), expected)
     assert [owned.name for owned in edges.parameters()] == ["theta_nodes", "theta_edges"]
-    whole = equation_on(graph, LearnedTimeScale(DegreePotential(-0.5)), 2)
-    assert whole.theta_nodes.shape == (2, 1)
-    torch.testing.assert_close(whole.rho(), base[:, None] * (2 * torch.sigmoid(whole.theta_nodes)).t())
 
 
 def test_scaling_the_potential_scales_time():
@@ -89,7 +86,8 @@ def check_flow(graph, coefficients, horizons, p, boundary, scheme=RK4()):
     start = start_of(graph, problems)
     boundary_mask = held_of(graph, problems) if boundary else None
     value = flow(start, boundary_mask)
-    expected = one_at_a_time(graph, equation, flow, start, boundary_mask, p, type(scheme)(step=flow.step, force=True))
+    solve = partial(by_evolve, scheme=type(scheme))
+    expected = one_at_a_time(graph, equation, flow, start, boundary_mask, p, solve)
     assert value.shape == (len(horizons[0]), graph.num_nodes, problems, CLASSES)
     torch.testing.assert_close(value, expected, **ROUNDING)
     if boundary_mask is not None:
@@ -180,13 +178,12 @@ def test_flow_check_catches_planted_bugs(wrong, monkeypatch):
 
 @every_coefficient
 def test_flow_equals_torchdiffeq(coefficients):
-    pytest.importorskip("torchdiffeq")
     graph = graph_of(True)
     equation = equation_on(graph, coefficients, len(EACH))
     flow = Flow(equation, TIMES, EACH, 1.0, RK4(step=0.25, force=True))
     start, boundary_mask = start_of(graph, len(EACH)), held_of(graph, len(EACH))
     value = flow(start, boundary_mask)
-    expected = one_at_a_time(graph, equation, flow, start, boundary_mask, 1.0, TorchDiffEq("rk4", step=0.25))
+    expected = one_at_a_time(graph, equation, flow, start, boundary_mask, 1.0, oracles.torchdiffeq_evolve)
     torch.testing.assert_close(value, expected, **ROUNDING)
     inputs = [start, *(owned.value for owned in equation.parameters())]
     for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):

@@ -13,7 +13,6 @@ from lggd import (
     LGGD,
     MLP,
     ChebNet,
-    Checkpoint,
     JKNet,
     LearnedEdgeWeights,
     LearnedPotential,
@@ -40,7 +39,7 @@ def learned(**settings):
 
 MODELS = {
     "GGD": lambda: GGD(TIMES),
-    "GGD, p=2": lambda: GGD(TIMES, p=2.0, far=20.0, scale=Standardize(), cross_fit=2),
+    "GGD, p=2": lambda: GGD(TIMES, p=2.0, initial_value=20.0, scale=Standardize(), cross_fit=2),
     "LGGD": lambda: learned(initial=PropagatedMLP((8,), dropout=0.0)),
     "MLP": lambda: learned(cross_fit=2),
     "learned potential": lambda: learned(potential=LearnedPotential()),
@@ -99,20 +98,6 @@ def test_dropout_runs_there_and_is_repeatable(name, sparse):
     torch.testing.assert_close(one.features(data), other.features(data), **CLOSE)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert torch.equal(torch.cuda.get_rng_state(), before[1])
-
-
-@pytest.mark.parametrize("name", DROPPING)
-def test_interrupted_learning_goes_on_there(name, tmp_path):
-    data = on_device(blocks())
-
-    def interrupt(progress):
-        if progress.done == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        DROPPING[name]().fit(data, callback=interrupt, checkpoint=Checkpoint(tmp_path, "key", every=0))
-    resumed = DROPPING[name]().fit(data, checkpoint=Checkpoint(tmp_path, "key", every=0))
-    torch.testing.assert_close(resumed.features(data), DROPPING[name]().fit(data).features(data), **CLOSE)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,7 +1,5 @@
 """Node features, dense, sparse and propagated, against plain products."""
 
-import math
-
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -16,7 +14,6 @@ from lggd.learning.node_features import (
     SparseFeatures,
     read_node_features,
 )
-from lggd.learning.stacked_mlps import Workspace
 from support.distance_cases import (
     adjacency_of,
     dense_features,
@@ -57,12 +54,6 @@ def test_products_equal_those_of_the_dense_matrix(kind, given, normalize):
     torch.testing.assert_close(product, expected @ weight, rtol=1e-4, atol=1e-5)
     for ours, theirs in zip(gradients(product, [weight]), gradients(expected @ weight, [weight]), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-    bias, grad = torch.randn(4, generator=random(4)), torch.randn(len(expected), 4, generator=random(5))
-    answer, for_weight = torch.full((len(expected), 4), math.nan), torch.full_like(weight, math.nan)
-    features.multiply(weight.detach(), bias, answer, Workspace())
-    torch.testing.assert_close(answer, expected @ weight.detach() + bias, rtol=1e-4, atol=1e-5)
-    features.vjp(grad, for_weight.detach(), Workspace())
-    torch.testing.assert_close(for_weight, expected.t() @ grad, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("given", ["dense", "coo"])

@@ -1,8 +1,6 @@
-"""Stacked MLPs against linear layers: outputs, gradients, dropout, and memory that is reused."""
+"""Stacked MLPs against linear layers: outputs, gradients and dropout."""
 
-import copy
 import itertools
-import sys
 
 import pytest
 import torch
@@ -10,10 +8,9 @@ import torch
 from lggd import (
     MLP,
 )
-from lggd.learning import stacked_mlps
 from lggd.learning.networks import Activation
 from lggd.learning.node_features import DenseFeatures, PropagatedFeatures
-from lggd.learning.stacked_mlps import StackedMLPs, Workspace
+from lggd.learning.stacked_mlps import StackedMLPs
 from lggd.training.problems import draw_random_bytes, num_words
 from support.distance_cases import (
     MODULES,
@@ -22,82 +19,10 @@ from support.distance_cases import (
     generators,
     gradients,
     graph_of,
-    learner_of,
     linear_stack,
     stored,
 )
 from support.small_data import CLASSES, random
-
-
-def test_memory_is_reused_when_nothing_uses_it():
-    space = Workspace()
-    one = space.empty((3, 4), torch.float64)
-    assert (one.shape, one.dtype) == ((3, 4), torch.float64)
-    place, view = one.data_ptr(), one[1].t()
-    del one
-    assert space.empty((3, 4), torch.float64).data_ptr() != place
-    del view
-    assert space.empty((2, 6), torch.float64).data_ptr() == place
-
-
-def test_memory_of_a_gradient_is_reused_when_the_gradient_is_freed():
-    class Doubled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return 2 * x.sum()
-
-        @staticmethod
-        def backward(ctx, grad):
-            return space.empty((5,)).fill_(2)
-
-    space, x = Workspace(), torch.ones(5, requires_grad=True)
-    Doubled.apply(x).backward()
-    place = x.grad.data_ptr()
-    assert space.empty((5,)).data_ptr() != place
-    x.grad = None
-    lent = [space.empty((5,)) for _ in range(2)]
-    assert place in [one.data_ptr() for one in lent]
-
-
-def test_released_memory_is_not_reused():
-    space = Workspace()
-    one = space.empty((4,))
-    one.fill_(3)
-    space.release()
-    assert torch.equal(one, torch.full((4,), 3.0))
-    del one
-    assert space.unused == 0
-
-
-def test_copies_start_empty():
-    space = Workspace()
-    space.empty((4,))
-    assert space.unused == 1
-    assert copy.deepcopy(space).unused == copy.copy(space).unused == 0
-
-
-def test_memory_is_reclaimed_without_a_python_callback():
-    """Where Python runs when an object goes, Ctrl-C is caught and lost."""
-    space, ran = Workspace(), []
-    one = space.empty((4,))
-    sys.setprofile(lambda frame, event, _: ran.append(frame.f_code.co_name) if event == "call" else None)
-    del one
-    sys.setprofile(None)
-    assert ran == []
-    assert space.unused == 1
-
-
-def test_epochs_reuse_memory_and_evaluation_releases_it(data, monkeypatch):
-    monkeypatch.setattr(stacked_mlps, "SEQUENTIAL_FROM", 0)
-    learner = learner_of(data)
-    space, counts = learner.trainable.networks._workspace, []
-    for _ in range(4):
-        learner.step()
-        learner.load_best()
-        counts.append(space.unused)
-    assert counts[1] == counts[2] == counts[3] > 0
-    learner.trainable.networks(learner.trainable.x, training=False)
-    assert space.unused == 0
 
 
 @both_ways
@@ -262,10 +187,6 @@ def test_input_dropout_of_each_network_is_that_of_the_network_alone(kind):
     for _ in range(2):
         expected = torch.cat([network(x, training=True) for network in alone], 1)
         torch.testing.assert_close(together(x, training=True), expected)
-        # A look ahead from validation must not be taken for what training sees.
-        together(x, training=False, training_follows=True)
-        expected = torch.cat([network(x, training=True) for network in alone], 1)
-        torch.testing.assert_close(together(x, training=True), expected)
 
 
 def test_input_dropout_needs_stored_features():
@@ -284,37 +205,4 @@ def test_dropout_rates_per_network():
         expected = torch.cat([network(x, training=True) for network in alone], 1)
         torch.testing.assert_close(together(x, training=True), expected)
     for q, network in enumerate(alone):
-        assert torch.equal(together.random_state()[str(q)], network.random_state()["0"])
-
-
-@both_ways
-def test_reusing_the_first_layer_changes_no_bit():
-    """Validation computes the first layer for the training step that follows; without that the step gives the same."""
-
-    def trained(ahead):
-        generators = [torch.Generator().manual_seed(q) for q in range(2)]
-        networks = StackedMLPs((6, 8, 3), 0.5, torch.relu, generators)
-        features = DenseFeatures(torch.randn(12, 6, generator=torch.Generator().manual_seed(5)))
-        optimizer = torch.optim.Adam([owned.value for owned in networks.parameters()], lr=0.1)
-        for _ in range(3):
-            optimizer.zero_grad()
-            networks(features, training=True).square().sum().backward()
-            optimizer.step()
-            with torch.no_grad():
-                networks(features, training=False, training_follows=ahead)
-        return [owned.value.detach() for owned in networks.parameters()]
-
-    assert all(torch.equal(a, b) for a, b in zip(trained(True), trained(False), strict=True))
-
-
-@both_ways
-def test_the_first_layer_is_not_reused_for_other_parameters_or_features():
-    generators = [torch.Generator().manual_seed(0)]
-    networks = StackedMLPs((4, 5, 2), 0.0, torch.relu, generators)
-    one, other = DenseFeatures(torch.eye(4)), DenseFeatures(torch.eye(4) + 1)
-    networks(one, training=False, training_follows=True)
-    assert torch.equal(networks(other, training=True), networks(other, training=False))
-    networks(one, training=False, training_follows=True)
-    with torch.no_grad():
-        networks.weights[0].add_(1)
-    assert torch.equal(networks(one, training=True), networks(one, training=False))
+        assert torch.equal(together.generators[q].get_state(), network.generators[0].get_state())

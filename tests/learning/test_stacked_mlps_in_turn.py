@@ -81,22 +81,3 @@ def test_outputs_and_gradients_with_a_pagerank_of_sparse_features():
     inputs = [*stack.weights, *stack.biases]
     for ours, theirs in zip(gradients(answer, inputs), gradients(expected, inputs), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-
-
-@both_ways
-def test_backward_in_any_order_and_twice():
-    """Memory is used again only when nobody needs what is in it."""
-    one, other = (DenseFeatures(torch.randn(9, 4, generator=random(k))) for k in range(2))
-    stack = StackedMLPs((4, 6, 5, CLASSES), 0.0, torch.relu, generators(2))
-    inputs = [*stack.weights, *stack.biases]
-    expected = [gradients(stack(x, training=True), inputs) for x in (one, other)]
-    answers = [stack(x, training=True) for x in (one, other)]
-    weights = torch.linspace(1, 2, answers[0].numel()).view_as(answers[0])
-    found = [torch.autograd.grad((f * weights).mean(), inputs, retain_graph=True) for f in reversed(answers)]
-    again = [torch.autograd.grad((f * weights).mean(), inputs) for f in answers]
-    for ours in (found[::-1], again):
-        assert all(torch.equal(a, b) for x, y in zip(ours, expected, strict=True) for a, b in zip(x, y, strict=True))
-    stack(one, training=True).sum().backward()
-    once = [value.grad.clone() for value in inputs]
-    stack(one, training=True).sum().backward()
-    assert all(torch.equal(value.grad, 2 * first) for value, first in zip(inputs, once, strict=True))

@@ -13,7 +13,6 @@ from lggd import (
     GGD,
     LGGD,
     ChebNet,
-    Checkpoint,
     Ensemble,
     Graph,
     JKNet,
@@ -28,7 +27,7 @@ from lggd.baselines import CorrectAndSmooth
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import VALIDATION
 from support.small_data import Averages, Perceptron, blocks, changed, garbled, random, same, snapshot, unmasked
-from support.small_models import TIMES, WIDTH, baseline, classifier, distances, is_fitted, learned, stop_at
+from support.small_models import TIMES, WIDTH, baseline, classifier, distances, is_fitted, learned
 
 MODELS = {
     "LGGD, GCN": lambda: classifier(distances()),
@@ -104,30 +103,6 @@ def test_settings_and_modules_of_the_users_are_not_changed(name, data):
     assert (model.features, model.backbone) == settings
     assert model.features is None or not is_fitted(model.features)
     assert not state or same(state, model.backbone.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("name", "stage", "epoch"),
-    [
-        ("LGGD, GCN", "distances", 3),
-        ("LGGD, GCN", "backbone", 1),
-        ("LGGD, GCN", "backbone", 5),
-        ("modules", "distances", 3),
-        ("modules", "backbone", 5),
-        ("GCN alone", "backbone", 5),
-        ("GGD, GCN", "backbone", 5),
-    ],
-)
-def test_an_interrupted_fit_resumes_to_the_same_bits(name, stage, epoch, data, fitted, tmp_path):
-    checkpoint = Checkpoint(tmp_path, "key", every=0)
-    with pytest.raises(KeyboardInterrupt):
-        make(name).fit(data, callback=stop_at(stage, epoch), checkpoint=checkpoint)
-    reports = []
-    model = make(name).fit(data, callback=reports.append, checkpoint=checkpoint)
-    assert (reports[0].stage, reports[0].epoch) == (stage, epoch)
-    assert same(learned(model), learned(fitted(name)))
-    assert model.history_ == fitted(name).history_
-    assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
 
 
 @pytest.mark.parametrize("name", ["LGGD, GCN", "GGD, GCN", "GGD alone", "GCN alone", "LGGD alone"])
@@ -327,11 +302,6 @@ def test_a_backbone_of_the_wrong_width_is_refused(data):
 
     with pytest.raises(InputError, match="`backbone`"):
         make("LGGD, GCN", backbone=Narrow(WIDTH, 2)).fit(data)
-
-
-def test_a_checkpoint_is_no_path(data, tmp_path):
-    with pytest.raises(InputTypeError, match=r"`checkpoint` must be a Checkpoint\(\)"):
-        make("LGGD, GCN").fit(data, checkpoint=tmp_path)
 
 
 @WITH_FEATURES

@@ -66,12 +66,6 @@ def test_the_curves_of_members_are_told_apart(data):
     assert "train_loss t=1" in single.history_["distances"]
 
 
-def test_members_share_their_passes(data):
-    reports = []
-    Ensemble(classifier(distances()), members=3).fit(data, callback=reports.append)
-    assert list(dict.fromkeys(report.stage for report in reports)) == ["distances", "backbone"]
-
-
 def test_ensembles_can_be_nested(data):
     model = Ensemble(Ensemble(distances(), members=2), members=2).fit(data)
     members = [inner for outer in model.members_ for inner in outer.members_]

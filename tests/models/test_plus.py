@@ -14,12 +14,11 @@ from lggd import (
     Optimization,
     PropagatedMLP,
     SelfTraining,
-    fit_together,
     load_model,
 )
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.errors import InputError, InputTypeError
-from support.small_data import CLASSES, blocks, splits, unmasked
+from support.small_data import CLASSES, blocks, unmasked
 from support.small_models import baseline, distances, is_fitted, plus, readout, stop_at
 
 SHORT = Optimization(epochs=12, patience=None)
@@ -130,15 +129,6 @@ def test_an_interrupted_fit_leaves_it_unfitted(stage, before):
         broken.fit(data, callback=stop_at(stage, 1))
     assert not is_fitted(broken)
     assert torch.equal(broken.fit(data).predict_proba(), plus().fit(data).predict_proba())
-
-
-@pytest.mark.parametrize("stage", [*STOPS[:2], "backbone 1/2", "backbone 2/2"])
-def test_together_all_are_fitted_or_none_is(stage):
-    models = [plus(), plus(reads=readout(backbone=GCN(hidden=4))), plus(reads=NearestClass())]
-    fit_together(models, splits(3))
-    with pytest.raises(KeyboardInterrupt):
-        fit_together(models, splits(3), callback=stop_at(stage, 1))
-    assert not any(map(is_fitted, models))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from lggd import (
     GCN,
     LGGD,
     BackboneReadout,
-    Checkpoint,
     Ensemble,
     KernelRidge,
     LGGDPlus,
@@ -21,8 +20,8 @@ from lggd import (
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError, InputTypeError
 from lggd.features.solved_lggd import mixture_weights
-from support.small_data import CLASSES, blocks, changed, same
-from support.small_models import SOME, distances, learned, readout
+from support.small_data import CLASSES, blocks, changed
+from support.small_models import SOME, distances, readout
 
 
 @pytest.fixture(scope="module")
@@ -140,17 +139,11 @@ def test_cross_fitted_features_differ_on_labelled_nodes_only(data):
     assert not bool(equal[data.train_mask].all())
 
 
-def test_several_backbones_have_curves_and_checkpoints_of_their_own(data, tmp_path):
-    def model(checkpoint=None):
-        mean = MeanReadout((readout(use_features=False), NearestClass(), readout(use_features=False)))
-        return LGGDPlus(distances(), mean).fit(data, checkpoint=checkpoint)
-
-    plain = model()
-    assert list(plain.history_) == ["distances", "backbone", "readout 2 backbone"]
-    assert plain.history_["backbone"] != plain.history_["readout 2 backbone"]
-    checkpoint = Checkpoint(tmp_path, "key", every=0)
-    for _ in range(2):
-        assert same(learned(model(checkpoint)), learned(plain))
+def test_several_backbones_have_curves_of_their_own(data):
+    mean = MeanReadout((readout(use_features=False), NearestClass(), readout(use_features=False)))
+    history = LGGDPlus(distances(), mean).fit(data).history_
+    assert list(history) == ["distances", "backbone", "readout 2 backbone"]
+    assert history["backbone"] != history["readout 2 backbone"]
 
 
 def test_probabilities_are_those_of_all_nodes(data):

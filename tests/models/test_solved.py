@@ -20,9 +20,9 @@ from lggd import (
     WeightedReadout,
     load_model,
 )
-from lggd.backbones.training import BackboneRequest
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.estimator import Labels
+from lggd.models import readout as readouts
 from support.small_data import blocks
 from support.small_models import FEW
 
@@ -54,13 +54,13 @@ def test_the_default_is_the_composition_that_is_documented():
 
 def test_networks_are_trained_on_confident_predictions_too(data, monkeypatch):
     seen = []
-    train = BackboneRequest.train.__func__
+    train = readouts.train_backbones
 
-    def spy(cls, requests, *others):
-        seen.extend(request.labels for request in requests)
-        return train(cls, requests, *others)
+    def spy(backbone, x, edges, labels, *others):
+        seen.append(labels)
+        return train(backbone, x, edges, labels, *others)
 
-    monkeypatch.setattr(BackboneRequest, "train", classmethod(spy))
+    monkeypatch.setattr(readouts, "train_backbones", spy)
     for confident in (0.0, 0.5):
         model = solved(confident).fit(data)
         labels = seen.pop()

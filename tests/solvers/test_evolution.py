@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lggd import RK4, SSPRK3, Euler, Evolution, Graph, TorchDiffEq, distance, equation, evolve
+from lggd import RK4, SSPRK3, Euler, Evolution, Graph, distance, equation, evolve
 from support import oracles, zoo
 from support.lasso import LASSO, TWO_SETS, start_of
 from support.zoo import f64
@@ -26,7 +26,9 @@ exponents = pytest.mark.parametrize("p", zoo.P)
 def test_evolution_converges_to_the_distance(p, scheme):
     exact = distance(LASSO.graph, [0], p=p, potential=LASSO.rho).value
     reached = torch.isfinite(exact)
-    f = evolve(LASSO.graph, [0], p=p, potential=LASSO.rho, times=(5, 10, 20, 60), scheme=scheme(), far=100).value
+    f = evolve(
+        LASSO.graph, [0], p=p, potential=LASSO.rho, times=(5, 10, 20, 60), scheme=scheme(), initial_value=100
+    ).value
     errors = [float((state[:, 0] - exact)[reached].abs().max()) for state in f]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 1e-9
@@ -79,20 +81,17 @@ def test_schemes_are_those_of_the_textbooks(p, scheme, directed):
 @exponents
 @pytest.mark.parametrize("directed", [False, True])
 def test_rk4_is_that_of_torchdiffeq(p, directed):
-    pytest.importorskip("torchdiffeq")
     graph = replace(LASSO, directed=directed).graph
     rho = start_of(7, 2, seed=1, scale=1) + 0.5
     for sources in (TWO_SETS, None):
-        ours, theirs = (
-            evolve(graph, sources, start=start_of(7, 2), times=(0.5, 1, 2), p=p, potential=rho, scheme=scheme).value
-            for scheme in (RK4(step=0.125), TorchDiffEq("rk4", step=0.125))
-        )
-        zoo.assert_close(ours, theirs, rtol=1e-12)
+        given = {"start": start_of(7, 2), "times": (0.5, 1, 2), "p": p, "potential": rho}
+        ours = evolve(graph, sources, scheme=RK4(step=0.125), **given).value
+        zoo.assert_close(ours, oracles.torchdiffeq_evolve(graph, sources, step=0.125, **given), rtol=1e-12)
 
 
 @schemes
 def test_resuming_from_a_state_changes_nothing(scheme):
-    through = evolve(LASSO.graph, [0], times=(1, 2), far=10, scheme=scheme()).value
+    through = evolve(LASSO.graph, [0], times=(1, 2), initial_value=10, scheme=scheme()).value
     again = evolve(LASSO.graph, [0], start=through[0], times=[1], scheme=scheme()).value
     assert torch.equal(again[0], through[1])
 
@@ -109,8 +108,8 @@ def test_columns_are_independent(p):
 @exponents
 def test_given_weights_replace_those_of_the_graph(p):
     bare = replace(LASSO, weight=(1.0,) * 7).graph
-    expected = evolve(LASSO.graph, [0], far=10, p=p).value
-    zoo.assert_close(evolve(bare, [0], far=10, p=p, weight=LASSO.graph.weight).value, expected)
+    expected = evolve(LASSO.graph, [0], initial_value=10, p=p).value
+    zoo.assert_close(evolve(bare, [0], initial_value=10, p=p, weight=LASSO.graph.weight).value, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -147,12 +146,6 @@ def test_boundary_is_exactly_zero_at_all_times(p, scheme):
         assert bool((evolution.step().state[boundary_mask] == 0).all())
 
 
-def test_boundary_is_zero_with_torchdiffeq():
-    pytest.importorskip("torchdiffeq")
-    f = evolve(LASSO.graph, TWO_SETS, start=start_of(7, 2), scheme=TorchDiffEq(step=0.125)).value
-    assert bool((f[:, [0, 2, 5], [0, 1, 1]] == 0).all())
-
-
 # -- Step by step ------------------------------------------------------------------------------------------------------
 
 
@@ -175,7 +168,7 @@ def test_the_state_is_a_copy():
 
 @pytest.mark.parametrize("step", [0.1, 0.07, None])
 def test_run_until_lands_exactly_on_every_tenth(step):
-    evolution = Evolution(LASSO.graph, [0], far=10, scheme=RK4(step=step))
+    evolution = Evolution(LASSO.graph, [0], initial_value=10, scheme=RK4(step=step))
     for tenth in range(1, 31):
         evolution.run_until(tenth * 0.1)
         assert evolution.time == tenth * 0.1
@@ -183,7 +176,7 @@ def test_run_until_lands_exactly_on_every_tenth(step):
 
 
 def test_run_until_takes_no_more_steps_than_needed():
-    evolution = Evolution(LASSO.graph, [0], far=10, scheme=RK4(step=0.25))
+    evolution = Evolution(LASSO.graph, [0], initial_value=10, scheme=RK4(step=0.25))
     assert evolution.run_until(1).steps == 4
     assert evolution.run_until(1.1).steps == 5
     assert evolution.run_until(1.1).steps == 5
@@ -216,18 +209,12 @@ def test_step_refuses_more_than_the_step_of_the_scheme(size):
 
 @schemes
 def test_statistics_count_steps_and_evaluations(scheme):
-    f = evolve(LASSO.graph, [0], far=10, times=(0.5, 1.25), potential=LASSO.rho, scheme=scheme(step=0.25))
+    f = evolve(LASSO.graph, [0], initial_value=10, times=(0.5, 1.25), potential=LASSO.rho, scheme=scheme(step=0.25))
     took, stages = f.statistics, {Euler: 1, SSPRK3: 3, RK4: 4}[scheme]
     assert (took.method, took.steps, took.evaluations, took.step) == (scheme.__name__, 5, 5 * stages, 0.25)
     assert took.seconds > 0
     off = equation.residual(LASSO.graph, f.value[-1, :, 0], 1, LASSO.rho)[1:6].abs().max()
     assert took.residual == pytest.approx(float(off), rel=1e-12)
-
-
-def test_statistics_of_torchdiffeq_count_evaluations():
-    pytest.importorskip("torchdiffeq")
-    took = evolve(LASSO.graph, [0], far=10, times=[1], scheme=TorchDiffEq(step=0.25)).statistics
-    assert (took.method, took.steps, took.evaluations, took.step) == ("TorchDiffEq", None, 16, 0.25)
 
 
 def test_start_on_the_boundary_is_zero_whatever_is_given():

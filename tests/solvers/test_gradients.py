@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lggd import RK4, SSPRK3, Euler, Graph, TorchDiffEq, evolve
+from lggd import RK4, SSPRK3, Euler, Graph, evolve
 from lggd._kernels import cpu
 from lggd.solvers import adjoint
 from lggd.solvers.cauchy import CauchyProblem
@@ -134,24 +134,22 @@ def test_backward_may_be_called_again():
 @pytest.mark.parametrize("p", P)
 @pytest.mark.parametrize("directed", [False, True])
 def test_gradients_are_those_through_torchdiffeq(p, directed):
-    pytest.importorskip("torchdiffeq")
     graph = graph_of(directed)
     inputs = start, rho, weight = learned(graph)
     given = {"start": start, "potential": rho, "weight": weight, "p": p, "times": (0.5, 1.5)}
     ours = gradients(evolve(graph, SOURCES, scheme=RK4(step=STEP), **given).value, *inputs)
-    direct = gradients(evolve(graph, SOURCES, scheme=TorchDiffEq("rk4", step=STEP), **given).value, *inputs)
+    direct = gradients(oracles.torchdiffeq_evolve(graph, SOURCES, step=STEP, **given), *inputs)
     for a, b in zip(ours, direct, strict=True):
         zoo.assert_close(a, b, rtol=1e-10)
 
 
 def test_continuous_adjoint_is_near_but_not_the_gradient():
-    pytest.importorskip("torchdiffeq")
     graph = graph_of(False)
     inputs = start, rho, weight = learned(graph)
     given = {"start": start, "potential": rho, "weight": weight, "p": 2, "times": (0.5, 1.5)}
     ours = gradients(evolve(graph, SOURCES, scheme=RK4(step=STEP), **given).value, *inputs)
-    scheme = TorchDiffEq("rk4", step=STEP, adjoint=True)
-    for a, b in zip(ours, gradients(evolve(graph, SOURCES, scheme=scheme, **given).value, *inputs), strict=True):
+    continuous = oracles.torchdiffeq_evolve(graph, SOURCES, step=STEP, adjoint=True, **given)
+    for a, b in zip(ours, gradients(continuous, *inputs), strict=True):
         assert 1e-9 < float((a - b).norm() / a.norm()) < 1e-2
 
 
@@ -236,14 +234,11 @@ def test_reordering_does_not_change_gradients(shuffled_ring, p, columns):
 
 
 def test_large_reordered_graph_has_the_gradients_of_torchdiffeq(shuffled_ring):
-    pytest.importorskip("torchdiffeq")
     n = shuffled_ring.num_nodes
     inputs = start, rho, weight = draw(1, n, 1), draw(2, n), draw(3, shuffled_ring.num_edges)
     given = {"start": start, "potential": rho, "weight": weight, "times": [0.25]}
-    ours, theirs = (
-        gradients(evolve(shuffled_ring, [7], scheme=scheme, **given).value, *inputs)
-        for scheme in (RK4(step=STEP), TorchDiffEq("rk4", step=STEP))
-    )
+    ours = gradients(evolve(shuffled_ring, [7], scheme=RK4(step=STEP), **given).value, *inputs)
+    theirs = gradients(oracles.torchdiffeq_evolve(shuffled_ring, [[7]], step=STEP, **given), *inputs)
     for a, b in zip(ours, theirs, strict=True):
         zoo.assert_close(a, b, rtol=1e-10)
 

@@ -284,7 +284,7 @@ def test_a_wrong_gradient_is_caught(factor, given):
     x = torch.linspace(0.5, 2, sizes[given], dtype=zoo.F64).square().requires_grad_()
 
     def f(x: Tensor, off: float = 1.0) -> Tensor:
-        return evolve(loop.graph, [0], times=[0.5], far=3, **{given: Scaled.apply(x, off)}).value
+        return evolve(loop.graph, [0], times=[0.5], initial_value=3, **{given: Scaled.apply(x, off)}).value
 
     zoo.check_gradient(f, x)
     with pytest.raises(AssertionError):

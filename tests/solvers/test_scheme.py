@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lggd import RK4, SSPRK3, Euler, Evolution, Status, distance, evolve, evolve_to_steady_state
+from lggd import RK4, SSPRK3, Euler, Evolution, Status, distance, evolve
 from lggd.solvers.scheme import MONOTONE
 from support import oracles, zoo
 from support.lasso import start_of
@@ -116,5 +116,3 @@ def test_divergence_names_the_node_and_the_step(scheme):
         evolve(graph, [4], times=(20, 4000), **given)
     with pytest.raises(FloatingPointError, match=message):
         Evolution(graph, [4], **given).run_until(4000)
-    with pytest.raises(FloatingPointError, match=message):
-        evolve_to_steady_state(graph, [4], **given)

@@ -116,8 +116,8 @@ def sbm_learner(backbone, seed=0, labels=None, validated=True, engine=Engine, **
 
 
 def present(learner):
-    """The parameters and buffers of a learner's problems as they are now."""
-    return {name.removeprefix("now."): value for name, value in learner.state().items() if name.startswith("now.")}
+    """Copies of the parameters and buffers of a learner's problems as they are now."""
+    return {parameter.name: parameter.value.detach().clone() for parameter in learner.trainable.parameters()}
 
 
 on_gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]

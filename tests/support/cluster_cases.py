@@ -117,9 +117,9 @@ def use_local_team(monkeypatch, blocks=3):
     """Lets propagate and solve use a `LocalTeam`."""
 
     @contextlib.contextmanager
-    def row_blocks(graph, *_):
+    def open_team(graph, *_):
         opened = lggd.Graph.open(graph)
         yield opened, LocalTeam(graph, split_rows(opened.csr.indptr.numpy(), blocks))
 
     for module in (propagation, closed_form):
-        monkeypatch.setattr(module, "row_blocks", row_blocks)
+        monkeypatch.setattr(module, "open_team", open_team)

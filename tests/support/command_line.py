@@ -16,7 +16,7 @@ import lggd
 from lggd.app.cli import app
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-SOURCE = str(Path(lggd.__file__).parents[1])
+SOURCE = os.pathsep.join((str(Path(lggd.__file__).parents[1]), str(Path(__file__).parents[2])))
 
 
 def command(*arguments: object, env: dict[str, str] | None = None) -> Any:

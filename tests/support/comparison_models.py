@@ -67,7 +67,7 @@ def line(method: str, split: int, accuracy: float, **more: Any) -> dict[str, Any
     """A line of results as `FitJob` writes it."""
     return {
         "method": method, "title": method.upper(), "split": split, "accuracy": accuracy, "macro_f1": accuracy,
-        "share": 1.0, "train": 20, "seconds": 1.0, "cpu_seconds": 1.0, "memory": 2**20, "trials": 0, "device": "cpu",
+        "share": 1.0, "train": 20, "seconds": 1.0, "cpu_seconds": 1.0, "trials": 0, "device": "cpu",
         "bins": [[0, 0.0, 0]] * 9 + [[100, 90.0, accuracy]], "when": "2025-01-31T12:00:00+00:00", **more,
     }  # fmt: skip
 

@@ -10,7 +10,7 @@ from scipy.linalg import expm
 from torch_geometric.data import Data
 
 from lggd import ArcCosine, Gaussian, HighPass, Hops
-from lggd.closed_form.kernels import Member
+from lggd.closed_form.kernels import ChosenKernel
 from lggd.diffusion import PPR, Heat
 
 
@@ -47,14 +47,14 @@ def dense_kernel(kernel: Any, cosine: np.ndarray) -> np.ndarray:
     return np.exp((cosine - 1) / kernel.width) if isinstance(kernel, Gaussian) else cosine
 
 
-def dense_mixture(graphs: Mapping[str, tuple[np.ndarray, np.ndarray]], members: Sequence[Member]) -> np.ndarray:
+def dense_mixture(graphs: Mapping[str, tuple[np.ndarray, np.ndarray]], chosen: Sequence[ChosenKernel]) -> np.ndarray:
     """The weighted mean of kernels on graphs of (dense weights, x), and an intercept of 1, `[N, N]`."""
-    total, kernels = sum(member.weight for member in members), []
-    for member in members:
-        weights, x = graphs[member.graph]
-        blocks = [dense_filter(f, weights, x, member.kernel.kernel.unit) for f in member.kernel.filters]
+    total, kernels = sum(each.weight for each in chosen), []
+    for each in chosen:
+        weights, x = graphs[each.graph]
+        blocks = [dense_filter(f, weights, x, each.kernel.kernel.unit) for f in each.kernel.filters]
         mean = np.mean([block @ block.T for block in blocks], axis=0)
-        kernels.append(member.weight / total * dense_kernel(member.kernel.kernel, mean))
+        kernels.append(each.weight / total * dense_kernel(each.kernel.kernel, mean))
     return 1 + np.sum(kernels, axis=0)
 
 

@@ -12,7 +12,6 @@ from lggd import (
     Graph,
     LearnedEdgeWeights,
     LearnedPotential,
-    LearnedTimeScale,
     PropagatedMLP,
     evolve,
 )
@@ -41,7 +40,6 @@ COEFFICIENTS = {
     "potential": LearnedPotential(DegreePotential(-0.5)),
     "weights": LearnedEdgeWeights(DegreePotential(-1.0)),
     "both": LearnedEdgeWeights(LearnedPotential()),
-    "time": LearnedTimeScale(DegreePotential(-0.5)),
 }
 
 
@@ -84,15 +82,19 @@ def sources_of(boundary_mask):
     return [boundary_mask[:, k].nonzero().squeeze(1).tolist() for k in range(boundary_mask.shape[1])]
 
 
-def one_at_a_time(graph, equation, flow, start, boundary_mask, p, scheme=None):
-    """What the flow must give, from `evolve`: problem after problem, with tensors for what was learned."""
-    found = []
+def by_evolve(*problem, step, scheme=RK4, **given):
+    return evolve(*problem, scheme=scheme(step=step, force=True), **given).value
+
+
+def one_at_a_time(graph, equation, flow, start, boundary_mask, p, solve=by_evolve):
+    """The values of the flow from `solve`: problem after problem, with tensors for what was learned."""
+    solved = []
     for q, horizons in enumerate(flow.horizons):
         rho, root = equation.rho(), equation.root_weight()
         weight = None
         if equation.theta_edges is not None:
             weight = root[:, q] ** 2
-        value = evolve(
+        value = solve(
             graph,
             None if boundary_mask is None else sources_of(boundary_mask[:, q]),
             start=start[:, q],
@@ -100,10 +102,10 @@ def one_at_a_time(graph, equation, flow, start, boundary_mask, p, scheme=None):
             p=p,
             potential=rho[:, min(q, rho.shape[1] - 1)],
             weight=weight,
-            scheme=scheme or RK4(step=flow.step, force=True),
-        ).value
-        found.append(value[horizons])
-    return torch.stack(found, 2)
+            step=flow.step,
+        )
+        solved.append(value[horizons])
+    return torch.stack(solved, 2)
 
 
 def gradients(f: Tensor, inputs: list[Tensor]) -> list[Tensor]:

@@ -52,13 +52,13 @@ for (const name of ["hover", "pick", "select", "choice"]) {
 class Handler(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         written = {"/": (INDEX, "text/html"), "/start.js": (START, "text/javascript")}
-        found = written.get(self.path.partition("?")[0])
-        if found is None:
+        answer = written.get(self.path.partition("?")[0])
+        if answer is None:
             super().do_GET()
             return
-        body = found[0].encode()
+        body = answer[0].encode()
         self.send_response(200)
-        self.send_header("Content-Type", f"{found[1]}; charset=utf-8")
+        self.send_header("Content-Type", f"{answer[1]}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
-from lggd import Graph
+from lggd import Evolution, Graph
 
 inf = math.inf
 
@@ -97,12 +98,12 @@ def plain_step(scheme: str, rate: Callable[[Tensor], Tensor], y: Tensor, h: floa
     return y + h / 8 * k1 + 3 * h / 8 * k2 + 3 * h / 8 * k3 + h / 8 * k4
 
 
-def plain_evolve(
-    graph: Graph, sources: Sequence[Sequence[int]] | None, start: Tensor, p: float, scheme: str, step: float,
-    steps: int, potential: Tensor | None = None, weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """f `[N, K]` after so many steps, in node order and by autograd alone."""
-    boundary_mask = None
+def plain_problem(
+    graph: Graph, sources: Sequence[Sequence[int]] | None, start: Tensor, p: float, potential: Tensor | None,
+    weight: Tensor | None,
+) -> tuple[Tensor, Callable[..., Tensor], tuple[Tensor, Tensor]]:  # fmt: skip
+    """The start `[N, K]` with 0 on the boundary, its rate as a function of f, and ρ and √w, in node order."""
+    start, boundary_mask = start.view(len(start), -1), None
     if sources is not None:
         boundary_mask = torch.zeros(start.shape, dtype=torch.bool)
         for k, nodes in enumerate(sources):
@@ -112,7 +113,43 @@ def plain_evolve(
     root = (graph.weight.to(start.dtype) if weight is None else weight).sqrt()
     rho, root = (x.unsqueeze(1) if x.dim() == 1 else x for x in (rho, root))
     edge_index = graph.edge_index
-    f = start
+    return start, lambda f: plain_rate(edge_index, f, p, rho, root, boundary_mask), (rho, root)
+
+
+def plain_evolve(
+    graph: Graph, sources: Sequence[Sequence[int]] | None, start: Tensor, p: float, scheme: str, step: float,
+    steps: int, potential: Tensor | None = None, weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """f `[N, K]` after so many steps, in node order and by autograd alone."""
+    f, rate, _ = plain_problem(graph, sources, start, p, potential, weight)
     for _ in range(steps):
-        f = plain_step(scheme, lambda y: plain_rate(edge_index, y, p, rho, root, boundary_mask), f, step)
+        f = plain_step(scheme, rate, f, step)
     return f
+
+
+def torchdiffeq_evolve(
+    graph: Graph, sources: Sequence[Sequence[int]] | None, *, start: Tensor, times: Sequence[float], step: float,
+    p: float = 1, potential: Tensor | None = None, weight: Tensor | None = None, adjoint: bool = False,
+) -> Tensor:  # fmt: skip
+    """f `[T, N, K]` by torchdiffeq's rk4; `adjoint` gives gradients by its continuous adjoint."""
+    torchdiffeq = pytest.importorskip("torchdiffeq")
+    start, rate, coefficients = plain_problem(graph, sources, start, p, potential, weight)
+    given: dict[str, object] = {"method": "rk4", "options": {"step_size": step}}
+    if adjoint:
+        given["adjoint_params"] = tuple(x for x in coefficients if x.requires_grad)
+    solve = torchdiffeq.odeint_adjoint if adjoint else torchdiffeq.odeint
+    return solve(lambda t, f: rate(f), start, torch.tensor((0.0, *times), dtype=start.dtype), **given)[1:]
+
+
+def steady_state(evolution: Evolution, tol: float) -> Tensor:
+    """The state `[N, K]` where the residual is at most `tol` or rounding; inf where no source can be reached."""
+    problem = evolution.problem
+    reachable = problem.layout.to_nodes(problem.reachable)
+    rounding = 4 * torch.finfo(evolution.state.dtype).eps * problem.field.cfl_bound
+    for _ in range(10_000):
+        state = evolution.state
+        if evolution.residual <= max(tol, rounding * float(state.masked_fill(~reachable, 0).max())):
+            return state.masked_fill(~reachable, inf)
+        for _ in range(8):
+            evolution.step(1.0 if math.isinf(evolution.step_size) else None)
+    raise AssertionError(f"the residual is still {evolution.residual:g} at time {evolution.time:g}")

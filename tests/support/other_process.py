@@ -1,4 +1,4 @@
-"""Other processes that hold a claim on work, for tests of how processes share it."""
+"""Other processes that hold a lock or a claim on work, for tests of how processes share them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from support.processes import Forked, start
 
 HOLD = """
 import sys
+from lggd._system.files import locked_folder
+with locked_folder(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+CLAIM = """
+import sys
 from lggd.app.comparison.results import Claims
 with Claims(sys.argv[1]).on(sys.argv[2], wait=True):
     print("claimed", flush=True)
@@ -20,8 +27,19 @@ with Claims(sys.argv[1]).on(sys.argv[2], wait=True):
 @contextmanager
 def claimed_elsewhere(folder: Path, name: str) -> Iterator[Forked]:
     """Another process that holds a claim until it reads a line, or dies."""
-    with start(folder, name, code=HOLD) as other:
+    with start(folder, name, code=CLAIM) as other:
         assert other.stdout.readline() == "claimed\n"
+        try:
+            yield other
+        finally:
+            other.kill()
+
+
+@contextmanager
+def held_elsewhere(folder: Path) -> Iterator[Forked]:
+    """Another process that holds the lock of a folder until it reads a line, or dies."""
+    with start(folder, code=HOLD) as other:
+        assert other.stdout.readline() == "held\n"
         try:
             yield other
         finally:

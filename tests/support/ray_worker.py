@@ -15,7 +15,7 @@ import sys
 
 SERVER = "LGGD_TEST_WORKERS"  # names the socket of the server
 # Not Ray itself: it reads its settings when it is imported, and those differ from worker to worker.
-PRELOADED = ("lggd.cluster", "lggd.app.comparison.comparison", "lggd.app.comparison.study")
+PRELOADED = ("lggd.cluster", "lggd.app.comparison.comparison", "optuna")
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lggd.app.comparison.results import Results
-from lggd.paper.measurements import BASE_VARIANT, DATASETS, ROWS, Measurements, read_measurements
+from reproduction.measurements import BASE_VARIANT, DATASETS, ROWS, Measurements, read_measurements
 
 Line = dict[str, Any]
 MEANS = {

@@ -1,4 +1,4 @@
-"""A small row to search, a substitute for training, and a look into its journal; for tests of searches."""
+"""A small row to search, a substitute for training, and a look into its study; for tests of searches."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from lggd.app.comparison import search
-from lggd.app.comparison.rows import Categorical, Range, Row
-from lggd.app.comparison.runner import Scores
-from lggd.app.comparison.search import SearchConfig
-from lggd.app.comparison.study import REASON, open_journal
+from reproduction import sweep
+from reproduction.rows import Row
+from reproduction.runner import Scores
+from reproduction.sweep import REASON, SearchConfig
 
-SEARCH = {"dropout": Range(0.1, 0.9, 0.1), "lr": Range(1e-3, 1e-1, log=True), "hidden": Categorical((4, 8))}
-ROW = Row("01", "GCN", "gcn", "gcn", {"max_epochs": 15, "weight_decay": 0.001}, SEARCH)
+SEARCH = {
+    "backbone__dropout": {"low": 0.1, "high": 0.9, "step": 0.1},
+    "optimization__lr": {"low": 1e-3, "high": 1e-1, "log": True},
+    "backbone__hidden": [4, 8],
+}
+ROW = Row("01", "GCN", "gcn", "gcn", {"optimization__epochs": 15, "optimization__weight_decay": 0.001}, SEARCH)
 
 
 def study_in(folder: Path, row: Row = ROW, dataset: str = "karate") -> optuna.Study:
-    journal = open_journal(SearchConfig(results=folder).journal(row))
-    return optuna.load_study(storage=journal, study_name=f"{row.slug}/{dataset}/gcn")
+    file = SearchConfig(results=folder).file(row)
+    return optuna.load_study(storage=f"sqlite:///{file}", study_name=f"{row.slug}/{dataset}")
 
 
 def finished(folder: Path, **which: Any) -> list[Any]:
@@ -44,5 +47,5 @@ def replace_training(
         calls.append({"settings": dict(settings), "splits": splits, **rest})
         return Scores([accuracy(settings, split) for split in splits], [], 0.0)
 
-    monkeypatch.setattr(search, "measure", measure)
+    monkeypatch.setattr(sweep, "measure", measure)
     return calls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -16,13 +16,16 @@ from lggd._kernels.reference import Gradients
 from lggd.equation import Field
 from lggd.graph.csr import CSR
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+
 __all__ = ["Backend", "PaddedState", "backend_for", "idle_columns", "largest_residual"]
 
 
 class Backend(Protocol):
     """The operations of a backend; `reference` defines them."""
 
-    def norm(self, field: Field, f: Tensor) -> Tensor: ...
+    def norm(self, field: Field, f: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]: ...
 
     def stage(
         self, field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor],
@@ -46,7 +49,7 @@ def backend_for(device: torch.device) -> Backend:
     return reference
 
 
-def largest_residual(field: Field, f: Tensor, free: Tensor) -> float:
+def largest_residual(field: Field, f: Float[Tensor, "n c"], free: Bool[Tensor, "n k"]) -> float:
     """max |1 − ρ‖∇⁻f‖_p| where `free` `[N, K]` is True, in the first K columns of f; 0 if it is nowhere."""
     off = 1 - field.rho.detach() * backend_for(f.device).norm(field.detached(), f)
     return float(off.abs()[:, : free.shape[1]].masked_fill(~free, 0).max())
@@ -73,7 +76,7 @@ class PaddedState:
     follow the last column. Idle columns belong to the boundary where there is one.
     """
 
-    state: Tensor
+    state: Float[Tensor, "n c"]
     field: Field
     groups: int
     columns: int
@@ -81,8 +84,8 @@ class PaddedState:
 
     @classmethod
     def build(
-        cls, csr: CSR, p: float, start: Tensor, rho: Tensor, root_weight: Tensor | None, boundary_mask: Tensor | None,
-        symmetric: bool,
+        cls, csr: CSR, p: float, start: Float[Tensor, "n g k"], rho: Float[Tensor, "n r"],
+        root_weight: Float[Tensor, "e w"] | None, boundary_mask: Bool[Tensor, "n g k"] | None, symmetric: bool,
     ) -> PaddedState:  # fmt: skip
         """All by row: `start` and `boundary_mask` `[N, G, K]`; `rho` and `root_weight` with 1, G or G·K columns."""
         _, groups, columns = start.shape
@@ -102,7 +105,7 @@ class PaddedState:
         field = Field(csr, p, parameter(rho), root_weight, boundary_mask, symmetric)
         return cls(flat(start, 0.0), field, groups, columns, columns + own)
 
-    def unpad(self, states: Tensor) -> Tensor:
+    def unpad(self, states: Float[Tensor, "*t n c"]) -> Float[Tensor, "*t n g k"]:
         """States `[…, N, C]` without idle columns, `[…, N, G, K]`."""
         used = states[..., : self.groups * self.width]
         return used.view(*states.shape[:-1], self.groups, self.width)[..., : self.columns]

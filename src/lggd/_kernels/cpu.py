@@ -18,23 +18,23 @@ from torch import Tensor
 from lggd._kernels.loops import KERNELS, LARGEST, POWERS, REDUCTIONS, SUM, find_largest
 from lggd._kernels.reference import Gradients
 from lggd.equation import Field
-from lggd.graph.csr import on_threads_that_pay
+from lggd.graph.csr import run_parallel_if_worthwhile
 
 Array = NDArray[Any]
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 
-def _on_threads_that_pay(operation: Operation) -> Operation:
+def _run_parallel_if_worthwhile(operation: Operation) -> Operation:
     """Runs an operation on one thread where edges × columns is small."""
 
     @wraps(operation)
     def run(field: Field, f: Tensor, *rest: Any) -> Any:
-        return on_threads_that_pay(field.csr.num_edges * f.shape[1], operation, field, f, *rest)
+        return run_parallel_if_worthwhile(field.csr.num_edges * f.shape[1], operation, field, f, *rest)
 
     return cast(Operation, run)
 
 
-@_on_threads_that_pay
+@_run_parallel_if_worthwhile
 def norm(field: Field, f: Tensor) -> Tensor:
     """‖∇⁻_w f‖_p, `[N, C]`."""
     out = torch.empty_like(f)
@@ -44,7 +44,7 @@ def norm(field: Field, f: Tensor) -> Tensor:
     return out
 
 
-@_on_threads_that_pay
+@_run_parallel_if_worthwhile
 def stage(
     field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor], factors: Sequence[Sequence[float]]
 ) -> None:
@@ -59,7 +59,7 @@ def stage(
         loop(float(field.p), first, last, *arrays)
 
 
-@_on_threads_that_pay
+@_run_parallel_if_worthwhile
 def vjp(
     field: Field, y: Tensor, terms: Sequence[Tensor], coefficients: Sequence[float], needs_rho: bool, needs_root: bool
 ) -> Gradients:

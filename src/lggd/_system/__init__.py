@@ -1,1 +1,1 @@
-"""What the operating system provides: files and folders, and memory."""
+"""Files, folders and memory of the operating system."""

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import re
 import shutil
-import sys
-import tempfile
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from lggd.errors import DiskFullError, InputError, InputFileError
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(handle: int) -> None:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 if TYPE_CHECKING:
+    from filelock import BaseFileLock
     from torch import Tensor
 
 FULL, FORBIDDEN = (errno.ENOSPC, errno.EDQUOT), (errno.EROFS, errno.EACCES, errno.EPERM)
-NEW, OLD, BLOCK = "new", "old", 2**20
+# A folder is written as `.NAME.lggd/new`, and the one that it replaces renamed to `.NAME.lggd/old` until it is deleted.
+NEW, OLD = "new", "old"
+# The files in this subfolder of a written folder are moved next to it.
+SIDECARS = "sidecars"
 # Checksums are of blocks of this many bytes, so that several threads compute them and an error names its place.
 CHECKED_BYTES = 2**26
 # Seconds until waiting for a lock is reported, and between two attempts.
@@ -134,25 +121,10 @@ def _disk_full(path: Path, *, quota: bool) -> DiskFullError:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Writes copies of tensors as safetensors; errors of the operating system are `OSError`s."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from safetensors.torch import save  # `save_file` reports a full disk only as text, and makes files private
 
     copies = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    try:
-        save_file(copies, path, metadata)
-    except SafetensorError:
-        _check_written(path, sum(value.nbytes for value in copies.values()))
-        raise
-    path.chmod(0o666 & ~umask())  # safetensors makes files private; others get the usual permissions
-
-
-def _check_written(path: Path, size: int) -> None:
-    """Raises an `OSError` if `size` bytes cannot be written: safetensors reports the reason only as text."""
-    with path.open("wb") as file:
-        for start in range(0, size, BLOCK):
-            file.write(bytes(min(BLOCK, size - start)))
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_bytes(save(copies, metadata))
 
 
 def describe_file(path: Path) -> dict[str, Any]:
@@ -169,7 +141,7 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def check_size(path: Path, described: Mapping[str, Any], remedy: str) -> None:
-    """Checks that a file is there and has the size that `describe_file` found."""
+    """Checks that a file is there and has the size in `described`."""
     size = path.stat().st_size if path.is_file() else None
     if size != described["bytes"]:
         clause = "there is none" if size is None else f"it has {size}"
@@ -177,10 +149,10 @@ def check_size(path: Path, described: Mapping[str, Any], remedy: str) -> None:
 
 
 def check_checksums(path: Path, described: Mapping[str, Any], remedy: str) -> None:
-    """Checks that a file of the right size has the checksums that `describe_file` found; this reads all of it."""
-    found, expected = describe_file(path)["crc32"], described["crc32"]
-    if found != expected:
-        block = next(k for k, (mine, its) in enumerate(zip_longest(found, expected)) if mine != its)
+    """Checks that a file of the right size has the checksums in `described`; this reads all of it."""
+    actual, expected = describe_file(path)["crc32"], described["crc32"]
+    if actual != expected:
+        block = next(k for k, (one, other) in enumerate(zip_longest(actual, expected)) if one != other)
         start, end = block * CHECKED_BYTES, min((block + 1) * CHECKED_BYTES, described["bytes"])
         clause = f"it differs between byte {start} and byte {end}"
         raise InputFileError(str(path), "match its checksum", but=clause, remedy=remedy)
@@ -190,13 +162,11 @@ def check_checksums(path: Path, described: Mapping[str, Any], remedy: str) -> No
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yields a temporary path to write to; it replaces `path` at the end, and is deleted if anything fails."""
     path = check_writable(path)
+    temporary = path.with_name(f".{path.stem}-{token_hex(4)}{path.suffix}")
     with write_errors(path):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-        os.close(handle)
-        temporary = Path(name)
         try:
+            temporary.touch(exist_ok=False)
             yield temporary
-            temporary.chmod(0o666 & ~umask())  # temporary files are private; the result has the usual permissions
             _flush(temporary)
             temporary.replace(path)
         finally:
@@ -210,24 +180,22 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 @contextmanager
-def replacing_folder(path: str | Path, marker: str) -> Iterator[Path]:
+def replacing_folder(path: str | Path, marker: str, on_wait: Callable[[], None] | None = None) -> Iterator[Path]:
     """Yields a temporary folder to fill; it replaces `path` at the end, and is deleted if anything fails.
 
-    Write a file called `marker` into it: only empty folders and folders with that file are ever replaced.
+    Write a file called `marker` into it: only empty folders and folders with that file are ever replaced. Files in its
+    subfolder `SIDECARS` are moved next to `path`.
 
-    The two folders are swapped in one step where the system can: a process that is killed leaves the old folder or the
-    new one. Elsewhere the old one is renamed to `.NAME-XXXX/old` next to it, then the new one from `.NAME-XXXX/new` to
-    `path`. An exception in between, Ctrl-C included, undoes the first step; so does `restore_folder` where a process
-    was killed there.
+    Holds the lock of `path`; see `locked_folder` for `on_wait`. A process that is killed leaves the old folder, or the
+    new one, or, between two renames, none under its name: `recover_folder` then restores the old one.
     """
     path = check_folder_writable(path, marker)
-    restore_folder(path, marker)
-    with write_errors(path):
-        staging, handle = _make_staging(path)
-    new, old = staging / NEW, staging / OLD
-    with write_errors(path, written=new):
+    staging = _staging(path)
+    new = staging / NEW
+    with locked_folder(path, on_wait), write_errors(path, written=new):
+        _recover(path)
         try:
-            new.mkdir()
+            new.mkdir(parents=True)
             yield new
             if not (new / marker).is_file():
                 raise InputFileError(str(path), f"contain {marker} when complete, or it could never be replaced")
@@ -235,86 +203,40 @@ def replacing_folder(path: str | Path, marker: str) -> Iterator[Path]:
             for written in new.rglob("*"):
                 if written.is_file():
                     _flush(written)
-            if not (path.exists() and exchange(new, path)):
-                if path.exists():
-                    path.rename(old)
-                new.rename(path)
+            if path.exists():
+                path.rename(staging / OLD)
+            new.rename(path)
         finally:
-            try:
-                if old.exists() and not path.exists():
-                    old.rename(path)
-                shutil.rmtree(staging, ignore_errors=True)
-            finally:
-                os.close(handle)
+            _recover(path)
 
 
-def restore_folder(path: str | Path, marker: str) -> None:
-    """Clears up after processes that were killed in `replacing_folder`: a folder that was renamed gets its name back.
-
-    Processes that are still at work hold a lock on their temporary folders, which are left alone.
-    """
+def recover_folder(path: str | Path) -> None:
+    """Completes or undoes a replacement that a process was killed in, or waits for one that is about to end."""
     path = Path(path).resolve()
-    name = re.compile(rf"\.{re.escape(path.name)}-[a-z0-9_]{{8}}")  # as tempfile names them
-    for staging in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]:
-        try:
-            is_staging = {entry.name for entry in staging.iterdir()} <= {NEW, OLD}
-        except OSError:  # a file, or a folder that another process has just removed
-            continue
-        handle = _open_folder(staging) if is_staging else None
-        if handle is None:
-            continue
-        try:
-            if try_lock(handle):
-                if not path.exists() and (staging / OLD / marker).is_file():
-                    (staging / OLD).rename(path)
-                shutil.rmtree(staging, ignore_errors=True)
-        finally:
-            os.close(handle)
+    if (_staging(path) / OLD).exists() or (path / SIDECARS).exists():
+        with locked_folder(path), write_errors(path):
+            _recover(path)
 
 
-def exchange(first: Path, second: Path) -> bool:
-    """Swaps two files or folders of one disk in one step; returns False where the system cannot."""
-    here, flag = -100, 2  # AT_FDCWD; RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
-    one, other = os.fsencode(first), os.fsencode(second)
-    try:
-        system = ctypes.CDLL(None)
-        if sys.platform == "linux":
-            return int(system.renameat2(here, one, here, other, flag)) == 0
-        return int(system.renamex_np(one, other, flag)) == 0
-    except (OSError, TypeError, AttributeError):
-        return False
+def _recover(path: Path) -> None:
+    staging, sidecars = _staging(path), path / SIDECARS
+    if (staging / OLD).is_dir() and not path.exists():
+        (staging / OLD).rename(path)
+    shutil.rmtree(staging, ignore_errors=True)
+    if sidecars.is_dir():
+        for file in sorted(sidecars.iterdir()):
+            file.replace(path.parent / file.name)
+        sidecars.rmdir()
 
 
-def _make_staging(path: Path) -> tuple[Path, int]:
-    """A temporary folder next to `path`, and a handle that locks it until closed."""
-    while True:
-        staging = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
-        handle = _open_folder(staging)
-        if handle is None:  # not on Windows, where nothing clears up either
-            return staging, os.open(os.devnull, os.O_RDONLY)
-        if try_lock(handle) and staging.exists():  # else another process took it for a leftover
-            return staging, handle
-        os.close(handle)
-
-
-def _open_folder(path: Path) -> int | None:
-    try:
-        return os.open(path, os.O_RDONLY)
-    except OSError:
-        return None
+def _staging(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lggd")
 
 
 def _flush(path: Path) -> None:
     """Waits until a file is on the disk: only then has a full disk or quota been noticed everywhere."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-
-
-def umask() -> int:
-    """Returns the umask of the process, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def size_in_words(size: float) -> str:
@@ -335,63 +257,46 @@ def locked_folder(path: str | Path, on_wait: Callable[[], None] | None = None) -
 
     All who read a folder in order to change it hold its lock from reading to writing. `on_wait` is called once if
     that takes longer than `PATIENCE`. The file is empty and is deleted at the end; one that a killed process left
-    locks nothing. Locks are not reentrant.
+    locks nothing. A thread that holds a lock may take it again.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as parent, locked_folder(f"{parent}/model"):
     ...     [path.name for path in Path(parent).iterdir()]
     ['.model.lock']
     """
+    from filelock import FileLock  # importing it takes a tenth of a second
+
     path = Path(path).resolve()
-    lock = path.with_name(f".{path.name}.lock")
-    started, reported = time.monotonic(), False
-    while (handle := _acquire(lock, path)) is None:
-        if not reported and time.monotonic() - started >= PATIENCE:
-            reported = True
-            if on_wait is not None:
-                on_wait()
-        time.sleep(INTERVAL)
+    _check_parent(path)
+    lock = FileLock(path.with_name(f".{path.name}.lock"), is_singleton=True)
+    if not _acquire(lock, path, PATIENCE):
+        if on_wait is not None:
+            on_wait()
+        _acquire(lock, path, -1)
     try:
         yield
     finally:
-        with suppress(OSError):  # Windows deletes no open file, and a replaced folder took it along
-            if _is_file(handle, lock):
-                lock.unlink()
-        os.close(handle)
+        if lock.lock_counter == 1:
+            with suppress(OSError):  # Windows deletes no open file; there the lock deletes it after its release
+                Path(lock.lock_file).unlink()
+        lock.release()
 
 
-def try_lock(handle: int) -> bool:
-    """Locks an open file or folder; returns False if another process holds it."""
+def _acquire(lock: BaseFileLock, path: Path, timeout: float) -> bool:
+    """Returns whether the lock is acquired before the timeout; one below 0 is none."""
+    from filelock import Timeout
+
     try:
-        _lock(handle)
-    except (BlockingIOError, PermissionError):
+        with write_errors(path):
+            lock.acquire(timeout=timeout, poll_interval=INTERVAL)
+    except Timeout:
         return False
-    return True
-
-
-def _acquire(lock: Path, path: Path) -> int | None:
-    """Opens and locks the file; returns None if another process holds it."""
-    with write_errors(path):
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-    acquired = False
-    try:
-        # The one who held it may have deleted the file after it was opened here: then this is a lock on nothing.
-        acquired = try_lock(handle) and _is_file(handle, lock)
-    except OSError as error:
-        clause, remedy = f"it cannot: {error.strerror}", "Copy it to a local disk."
+    except InputFileError:
+        raise
+    except (OSError, NotImplementedError) as error:
+        clause, remedy = f"it cannot: {getattr(error, 'strerror', error)}", "Copy it to a local disk."
         raise InputFileError(str(path), "lie on a disk that can lock files", but=clause, remedy=remedy) from error
-    finally:
-        if not acquired:
-            os.close(handle)
-    return handle if acquired else None
-
-
-def _is_file(handle: int, path: Path) -> bool:
-    """Whether an open file is the one at this path."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
+    return True
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import re
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -22,21 +22,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from lggd._system.files import size_in_words, write_errors
 from lggd.errors import InputError, NotEnoughMemoryError
 
 T = TypeVar("T")
-# Cached digests of tensors, with the versions that they were computed from.
-_digests = WeakIdKeyDictionary()
 
 MEMINFO = Path("/proc/meminfo")
 # Smaller tensors stay in memory.
-SMALLEST_ON_DISK = 2**26
+MIN_ON_DISK = 2**26
 # While edges are read in any order, pages are given back when this many bytes of them are resident, checked at this
 # interval in seconds.
-MOST_RESIDENT, SECONDS_PER_LOOK = 2**29, 0.02
+MAX_RESIDENT, SECONDS_PER_LOOK = 2**29, 0.02
 STATM = Path("/proc/self/statm")
 
 
@@ -85,10 +82,10 @@ def read_size(argument: str, text: str) -> int:
     >>> read_size("memory", "4GiB"), read_size("memory", "1.5 GB")
     (4294967296, 1500000000)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])?(I?)(B?)\s*", text.upper())
-    if found is None:
+    size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])?(I?)(B?)\s*", text.upper())
+    if size is None:
         raise InputError(argument, "be a size such as 4GiB or 500MiB", repr(text))
-    number, prefix, binary, byte = found.groups()
+    number, prefix, binary, byte = size.groups()
     base = 1000 if byte and not binary else 1024
     return int(float(number) * base ** (" KMGT".index(prefix) if prefix else 0))
 
@@ -100,15 +97,12 @@ def free_memory(device: torch.device) -> int | None:
         return torch.cuda.mem_get_info(device)[0] + unused
     if device.type != "cpu":
         return None
-    if MEMINFO.exists():
-        # Lines such as "MemAvailable:   24049952 kB".
-        entries = dict(line.split(":") for line in MEMINFO.read_text().splitlines() if ":" in line)
-        if "MemAvailable" in entries:
-            return int(entries["MemAvailable"].split()[0]) * 1024
-    try:
+    with suppress(OSError):  # Linux counts caches that it would give up, which `sysconf` does not
+        if available := re.search(r"MemAvailable:\s*(\d+) kB", MEMINFO.read_text()):
+            return int(available[1]) * 1024
+    with suppress(AttributeError, ValueError, OSError):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
+    return None
 
 
 @contextmanager
@@ -175,7 +169,7 @@ class Scratch(InMemory):
     def empty(self, *shape: int) -> Tensor:
         """A tensor to be filled: in a file, or in memory where it is small."""
         size = 4 * math.prod(shape)
-        if size < SMALLEST_ON_DISK:
+        if size < MIN_ON_DISK:
             return super().empty(*shape)
         folder = tempfile.gettempdir()
         with write_errors(folder), tempfile.TemporaryFile(dir=folder, prefix="lggd-") as file:
@@ -211,17 +205,17 @@ class MappedArrays:
 
     def release(self) -> None:
         """Gives back all resident pages. They stay in the system's cache as long as nobody else needs the memory."""
-        _give_back(*(array._mmap for array in self.arrays if isinstance(array, np.memmap)))  # type: ignore[attr-defined]
+        _give_back(*(array._mmap for array in self.arrays if isinstance(array, np.memmap)))  # type: ignore[attr-defined]  # NumPy's stubs lack it
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
-        """Within it, a thread gives back all pages whenever more than `MOST_RESIDENT` bytes of files have been read."""
+        """Within it, a thread gives back all pages whenever more than `MAX_RESIDENT` bytes of files have been read."""
         self.release()
         finished, before = Event(), _resident_file_bytes()
 
         def watch() -> None:
             while not finished.wait(SECONDS_PER_LOOK):
-                if not before or _resident_file_bytes() - before > MOST_RESIDENT:
+                if not before or _resident_file_bytes() - before > MAX_RESIDENT:
                     self.release()
 
         watcher = Thread(target=watch, name="pages of a graph on disk", daemon=True)
@@ -263,7 +257,7 @@ def _equal_tensors(one: Tensor, other: Tensor) -> bool:
     if one.layout == torch.strided:
         return torch.equal(one, other)
     # torch.equal does not take sparse tensors.
-    a, b = (tensor.to_sparse_coo().coalesce() for tensor in (one, other))  # type: ignore[no-untyped-call]
+    a, b = (tensor.to_sparse_coo().coalesce() for tensor in (one, other))  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return torch.equal(a.indices(), b.indices()) and torch.equal(a.values(), b.values())
 
 
@@ -339,7 +333,7 @@ def identity_key(*tensors: Tensor | None) -> Hashable:
 
 def content_key(*tensors: Tensor | None) -> tuple[str, ...]:
     """A digest of the entries, dtype, shape, device and layout of each tensor."""
-    return tuple("none" if tensor is None else _digest(tensor) for tensor in tensors)
+    return tuple("none" if x is None else f"{x.device} {x.layout} {fingerprint({'': x})}" for x in tensors)
 
 
 def fingerprint(tensors: Mapping[str, Tensor], others: bytes = b"") -> str:
@@ -347,19 +341,7 @@ def fingerprint(tensors: Mapping[str, Tensor], others: bytes = b"") -> str:
     digest = hashlib.sha256(others)
     for name, value in sorted(tensors.items()):
         digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        dense = value.detach().cpu()
+        dense = dense if dense.layout == torch.strided else dense.to_dense()
+        digest.update(dense.contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _digest(tensor: Tensor) -> str:
-    version = None if tensor.is_inference() else tensor._version
-    cached: tuple[int, str] | None = _digests.get(tensor)  # type: ignore[no-untyped-call]
-    if cached is not None and version is not None and cached[0] == version:
-        return cached[1]
-    dense = tensor.detach().cpu()
-    dense = dense if dense.layout == torch.strided else dense.to_dense()
-    kind = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.device} {tensor.layout}".encode()
-    digest = hashlib.blake2b(kind + dense.contiguous().numpy().tobytes(), digest_size=16).hexdigest()
-    if version is not None:
-        _digests[tensor] = version, digest
-    return digest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -15,14 +14,13 @@ from lggd.backbones.jknet import JKNet
 from lggd.backbones.network import Drop, Network, UserModule
 from lggd.backbones.polynomial import GPR
 from lggd.errors import InputError
-from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of
+from lggd.estimator.inputs import Labels
 from lggd.graph.edge_list import check_edges
 from lggd.progress import Callback
-from lggd.training.engine import Checkpoint, Engine, History, train
+from lggd.training.engine import Engine, History, train
 from lggd.training.problems import (
     Optimization,
     RandomState,
-    SeededGenerators,
     SeededModules,
     StackedParameter,
     Targets,
@@ -80,7 +78,7 @@ class SeparateModules(SeededModules, _TrainedOnLogits):
         return [module.eval() for module in self.modules]
 
 
-class StackedBackbones(SeededGenerators, _TrainedOnLogits):
+class StackedBackbones(_TrainedOnLogits):
     """Q networks of one backbone, each with its own generator for dropout. The Trainable of most models.
 
     `stacked` holds the parameters `[Q, …]` by their names in the modules. A step never synchronizes with the device, so
@@ -178,8 +176,8 @@ def trainable_backbones(
     for module in modules:
         if not any(parameter.requires_grad for parameter in module.parameters()):
             name = type(module.module if isinstance(module, UserModule) else module).__name__
-            rule, found = "have parameters that require gradients", f"{name} has none"
-            raise InputError("backbone", rule, but=found, remedy="There is nothing to train.")
+            rule, remedy = "have parameters that require gradients", "There is nothing to train."
+            raise InputError("backbone", rule, but=f"{name} has none", remedy=remedy)
     check_edges(edge_index, edge_weight, x.shape[-2])
     modules, edges = [module.to(x.device) for module in modules], (edge_index, edge_weight)
     # Derived seeds: dropout must not repeat the random numbers that initialized the parameters.
@@ -190,68 +188,18 @@ def trainable_backbones(
     return SeparateModules(modules, x, edges, dropout_seeds)
 
 
-@dataclass(frozen=True, eq=False)
-class BackboneRequest(TrainingRequest):
-    """A request to train one backbone per seed, all on the same features `x [N, F]` and labels.
+def train_backbones(
+    backbone: Backbone | nn.Module, x: Tensor, edges: tuple[Tensor, Tensor | None], labels: Labels,
+    optimization: Optimization, seeds: Sequence[int], stage: str = "backbone", callback: Callback | None = None,
+) -> tuple[list[nn.Module], History]:  # fmt: skip
+    """Trains one network per seed, all on the same features x `[N, F]` and labels, in one pass.
 
-    With `shared_x`, x are the node features of the data, which all requests of a pass share.
+    Returns the modules in their best states, and the training curves; those of several are named by member.
     """
-
-    order: ClassVar[int] = 2
-    kind: ClassVar[str] = "backbone"
-
-    backbone: Backbone | nn.Module
-    x: Tensor
-    edge_index: Tensor
-    edge_weight: Tensor | None
-    labels: Labels
-    optimization: Optimization
-    seeds: Sequence[int]
-    task: FitTask
-    shared_x: bool = False
-    # Identifies the graph if it is not that of the data; requests with different graphs cannot share a pass.
-    graph_key: Any = None
-
-    @property
-    def num_problems(self) -> int:
-        return len(self.seeds)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the networks in errors and curves."""
-        if len(self.seeds) == 1:
-            return [self.task.name]
-        return [self.task.member(k, seed).name for k, seed in enumerate(self.seeds)]
-
-    def key(self) -> tuple[Any, ...]:
-        """Requests with equal keys share a pass. A user-defined module is trained alone."""
-        backbone = id(self) if isinstance(self.backbone, nn.Module) else self.backbone
-        sizes = (self.labels.num_classes, self.x.shape[1], self.shared_x, len(self.seeds))
-        return (self.task.inputs, backbone, self.optimization, self.graph_key, *sizes)
-
-    @classmethod
-    def train(
-        cls, requests: Sequence[BackboneRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
-    ) -> list[tuple[list[nn.Module], History]]:
-        """Trains the backbones of all requests; returns the modules in their best states and the curves of each."""
-        first, members = requests[0], len(requests[0].seeds)
-        x = first.x if first.shared_x else torch.stack([request.x for request in requests for _ in request.seeds])
-        x = x[0] if x.dim() == 3 and len(x) == 1 else x
-        seeds = [seed for request in requests for seed in request.seeds]
-        modules = [build_seeded(first.backbone, x.shape[-1], first.labels.num_classes, seed) for seed in seeds]
-        trainable = trainable_backbones(modules, x, first.edge_index, first.edge_weight, seeds)
-        labels = [request.labels for request in requests for _ in request.seeds]
-        targets, validation = (torch.stack([getattr(own, name) for own in labels]) for name in ("train", "validation"))
-        names = [name for request in requests for name in request.names]
-        engine = Engine(trainable, targets, validation, first.optimization, names)
-        history = train(engine, stage, callback, checkpoint)
-        trained = trainable.export()
-        curves = [member_curves([curves_of(history, name) for name in request.names]) for request in requests]
-        return [(trained[k * members : (k + 1) * members], own) for k, own in enumerate(curves)]
-
-
-def member_curves(histories: Sequence[History]) -> History:
-    """The curves of all members, named by member; those of a single member keep their names."""
-    if len(histories) == 1:
-        return histories[0]
-    return {f"{name} member={k}": curve for k, curves in enumerate(histories) for name, curve in curves.items()}
+    modules = [build_seeded(backbone, x.shape[1], labels.num_classes, seed) for seed in seeds]
+    trainable = trainable_backbones(modules, x, *edges, seeds)
+    targets, validation = (own.expand(len(seeds), -1) for own in (labels.train, labels.validation))
+    names = [""] if len(seeds) == 1 else [f"member={k}" for k in range(len(seeds))]
+    engine = Engine(trainable, targets, validation, optimization, names)
+    history = train(engine, stage, callback)
+    return trainable.export(), history

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -17,20 +17,16 @@ from lggd.backbones.training import StackedBackbones
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier, check_shape
 from lggd.estimator.inputs import Labels, same_inputs, stored_graph
-from lggd.estimator.passes import UNLIMITED, FitSteps, FitTask, TrainingRequest, curves_of
 from lggd.graph.edge_list import check_node_features, read_edges
 from lggd.progress import Callback
-from lggd.training.engine import Checkpoint, Engine, History, train
-from lggd.training.problems import Optimization, RandomState, derived_seeds, read_seed
+from lggd.training.engine import Engine, History, train
+from lggd.training.problems import Optimization, RandomState, derived_seeds
 from lggd.validation import check_instance, check_sizes_and_dropout
-
-# Maximum number of entries of the copies of x in a pass.
-DROPOUT_ENTRIES = 2**29
 
 
 @dataclass(frozen=True, eq=False)
 class BaselineData:
-    """The data shared by all problems of a pass: node features float32 `[N, F]`, edges, edge weights or None, and K."""
+    """The data that all problems share: node features float32 `[N, F]`, edges, edge weights or None, and K."""
 
     x: Tensor
     edge_index: Tensor
@@ -40,6 +36,17 @@ class BaselineData:
     @property
     def num_nodes(self) -> int:
         return len(self.x)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The labels and the seed of one network."""
+
+    labels: Labels
+    seed: int
+
+
+Problems = Sequence[Problem]
 
 
 class BaselineNetworks(StackedBackbones):
@@ -61,13 +68,12 @@ class BaselineNetworks(StackedBackbones):
         """The "train" or "validation" labels of all problems, int64 `[Q, N]`."""
         return torch.stack([getattr(problem.labels, name) for problem in self.problems])
 
-    def train(
-        self, optimization: Optimization, stage: str, callback: Callback | None, checkpoint: Checkpoint | None = None
-    ) -> tuple[Tensor, History]:
+    def train(self, optimization: Optimization, stage: str, callback: Callback | None) -> tuple[Tensor, History]:
         """Trains; returns the logits `[Q, N, K]` in the best states, and the training curves."""
-        names = [problem.task.name for problem in self.problems]
+        count = len(self.problems)
+        names = [""] if count == 1 else [f"problem={q}" for q in range(count)]
         engine = Engine(self, self.labels("train"), self.labels("validation"), optimization, names)
-        history = train(engine, stage, callback, checkpoint)
+        history = train(engine, stage, callback)
         return self.logits(), history
 
 
@@ -76,8 +82,7 @@ class Baseline(NodeClassifier):
     """Base class of the methods that LGGD is compared with, with the interface of `LGGDClassifier`.
 
     Baselines are transductive: they predict only for the graph they were fitted to. Their predictions are
-    `probabilities_`, float32 `[N, K]`; see `NodeClassifier` for the other attributes. With `lggd.fit_together`,
-    baselines that differ only in labels and seed are trained in one pass.
+    `probabilities_`, float32 `[N, K]`; see `NodeClassifier` for the other attributes.
 
     Examples
     --------
@@ -87,8 +92,6 @@ class Baseline(NodeClassifier):
     torch.Size([34])
     """
 
-    # Whether the networks drop entries of x, a copy of which is then made for every problem.
-    _drops_inputs: ClassVar[bool] = False
     # Settings of type int that may be 0.
     _may_be_zero: ClassVar[tuple[str, ...]] = ()
     _: KW_ONLY
@@ -103,11 +106,7 @@ class Baseline(NodeClassifier):
 
     @abstractmethod
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        """Preprocesses, pretrains and returns the networks of all problems of a pass, on the first of its models."""
-
-    def _capacity(self, data: BaselineData) -> int:
-        """Returns the maximum number of problems per pass; override it if memory or the method sets a limit."""
-        return max(1, DROPOUT_ENTRIES // data.x.numel()) if self._drops_inputs else UNLIMITED
+        """Preprocesses, pretrains and returns the networks of all problems."""
 
     @property
     def accepts_labels(self) -> bool:
@@ -118,12 +117,13 @@ class Baseline(NodeClassifier):
         check_sizes_and_dropout(self, self._may_be_zero)
         self._check()
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        x = check_node_features(task.data).to_dense()
-        data = BaselineData(x, *read_edges(task.data, len(x)), labels.num_classes)
-        self._start(task.data, labels.num_classes)
-        request = BaselineRequest(self, data, labels, read_seed(seed), task)
-        ((self.probabilities_, self.history_[request.stage]),) = yield [request]
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+        x = check_node_features(nodes).to_dense()
+        data = BaselineData(x, *read_edges(nodes, len(x)), labels.num_classes)
+        self._start(nodes, labels.num_classes)
+        networks = self._networks(data, [Problem(labels, seed)], callback)
+        logits, self.history_["training"] = networks.train(self.optimization, "training", callback)
+        self.probabilities_ = torch.softmax(logits[0], dim=1).float()
 
     def _probabilities(self, data: Any) -> Tensor:
         if not same_inputs(data, self.data_):
@@ -136,45 +136,6 @@ class Baseline(NodeClassifier):
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         expected = torch.empty(data.num_nodes, self.num_classes_, device="meta")
         self.probabilities_ = check_shape("probabilities", state["probabilities"], expected)
-
-
-@dataclass(frozen=True, eq=False)
-class BaselineRequest(TrainingRequest):
-    """The request of one baseline to be trained: a problem of a pass."""
-
-    order: ClassVar[int] = 1
-    kind: ClassVar[str] = "training"
-
-    model: Baseline
-    data: BaselineData
-    labels: Labels
-    seed: int
-    task: FitTask
-
-    def key(self) -> tuple[Any, ...]:
-        """Everything but the seed."""
-        settings = [getattr(self.model, field.name) for field in fields(self.model) if field.name != "seed"]
-        return (self.task.inputs, self.data.num_classes, type(self.model), *settings)
-
-    def capacity(self) -> int:
-        return self.model._capacity(self.data)
-
-    @classmethod
-    def train(
-        cls, requests: Sequence[BaselineRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
-    ) -> list[tuple[Tensor, History]]:
-        """Returns the probabilities and curves of each request."""
-        model = requests[0].model
-        networks = model._networks(requests[0].data, requests, callback)
-        logits, history = networks.train(model.optimization, stage, callback, checkpoint)
-        return [
-            (torch.softmax(own, dim=1).float(), curves_of(history, request.task.name))
-            for own, request in zip(logits, requests, strict=True)
-        ]
-
-
-# The problems of a pass.
-Problems = Sequence[BaselineRequest]
 
 
 def check_backbone_kind(backbone: object, kinds: tuple[type, ...] = get_args(Backbone), remedy: str = "") -> None:
@@ -199,12 +160,11 @@ class UntrainedBaseline(NodeClassifier):
     def _held_out(self) -> float:
         return 0.0
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        if stored_graph(task.data) is None:
-            read_edges(task.data, len(labels.train))  # raises an error if they are invalid
-        self._start(task.data, labels.num_classes)
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+        if stored_graph(nodes) is None:
+            read_edges(nodes, len(labels.train))  # raises an error if they are invalid
+        self._start(nodes, labels.num_classes)
         self.labels_ = labels.train.clone()
-        yield from ()
 
     def _probabilities(self, data: Any) -> Tensor:
         edges = read_edges_of_same_size(data, len(self.labels_))

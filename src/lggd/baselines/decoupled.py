@@ -41,7 +41,6 @@ class MLPClassifier(Baseline):
     hidden: int = 64
     dropout: float = 0.5
     optimization: Optimization = field(default=Optimization(weight_decay=5e-4), kw_only=True)
-    _drops_inputs = True
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         return BaselineNetworks(partial(_Perceptron, self.hidden, self.dropout), data, problems)
@@ -125,7 +124,6 @@ class APPNP(Baseline):
     hidden: int = 64
     dropout: float = 0.5
     optimization: Optimization = field(default=Optimization(weight_decay=5e-3), kw_only=True)
-    _drops_inputs = True
 
     def _check(self) -> None:
         check_real("alpha", self.alpha, 0, 1, remedy="It is the restart probability.")
@@ -189,7 +187,6 @@ class GPRGNN(Baseline):
     dropout: float = 0.5
     propagation_dropout: float = 0.5
     optimization: Optimization = field(default=Optimization(weight_decay=5e-4), kw_only=True)
-    _drops_inputs = True
 
     def _check(self) -> None:
         check_real("alpha", self.alpha, 0, 1, remedy="It is the restart probability.")

@@ -20,9 +20,9 @@ from lggd.baselines.baseline import (
 from lggd.baselines.decoupled import MLPClassifier
 from lggd.estimator import NodeClassifier
 from lggd.estimator.inputs import Labels, stored_graph
-from lggd.estimator.passes import FitSteps, FitTask, fit_inner
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
+from lggd.progress import Callback
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
 
 
@@ -199,9 +199,9 @@ class CorrectAndSmooth(NodeClassifier):
         check_instance("scaling", self.scaling, (AutoScale, FixedScale), "AutoScale() or FixedScale()")
         self.model.check_settings()
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        self._start(task.data, labels.num_classes)
-        yield from fit_inner(self, task, labels, seed)
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+        self._start(nodes, labels.num_classes)
+        self._fit_inner(nodes, labels, seed, callback)
         self._set_labels(labels.train.clone())
 
     def _probabilities(self, data: Any) -> Tensor:

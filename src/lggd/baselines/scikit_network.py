@@ -12,7 +12,7 @@ from torch import Tensor
 from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import optional_package
 from lggd.estimator.inputs import Labels
-from lggd.estimator.passes import FitSteps, FitTask
+from lggd.progress import Callback
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
 
 if TYPE_CHECKING:
@@ -198,10 +198,10 @@ class ScikitNetwork(UntrainedBaseline):
         kinds = "Diffusion(), PageRank(), MajorityVote() or NearestNeighbours()"
         check_instance("algorithm", self.algorithm, Algorithm, kinds)
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
         with optional_package("ScikitNetwork", "scikit-network"):
             import sknetwork  # noqa: F401
-        yield from super()._fit_to(task, labels, seed)
+        super()._fit_to(nodes, labels, seed, callback)
 
     def _scores(self, edge_index: Tensor, edge_weight: Tensor | None, labels: Tensor) -> Tensor:
         from scipy.sparse import csr_matrix

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from numpy.polynomial.chebyshev import poly2cheb
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lggd._system.memory import InMemory
 from lggd.graph.csr import CSR
-from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, with_self_loops
+from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.validation import check_instance, check_int, check_real
 
@@ -71,7 +71,7 @@ class Hops:
 
 @dataclass(frozen=True)
 class HighPass:
-    """What distinguishes a node from its neighbourhood: x − Âx.
+    """The difference between a node and its neighbourhood: x − Âx.
 
     Examples
     --------
@@ -175,7 +175,6 @@ class Adjacency:
         self.edge_index, self.edge_weight, self.num_nodes = edge_index, edge_weight, num_nodes
         self._matrices: dict[bool, SparseMatrix] = {}
         self._patterns: dict[bool, SparsePattern] = {}
-        self._roots: dict[bool, Tensor] = {}
 
     @property
     def num_edges(self) -> int:
@@ -195,17 +194,6 @@ class Adjacency:
             matrix = normalized_adjacency(*edges, self_loops=self_loops, pattern=known)
             self._matrices[self_loops], self._patterns[self_loops] = matrix, matrix.pattern
         return self._matrices[self_loops]
-
-    def roots(self, self_loops: bool) -> Tensor:
-        """The roots of the degrees, 1 where the degree is 0 and Â has no entries, `[N]`."""
-        if self_loops not in self._roots:
-            index, weight, size = self.edge_index, self.edge_weight, self.num_nodes
-            weight = torch.ones(self.num_edges, device=index.device) if weight is None else weight.float()
-            if self_loops:
-                index, weight = with_self_loops(index, weight, size)
-            degree = torch.zeros(size, device=index.device).scatter_add(0, index[1], weight)
-            self._roots[self_loops] = degree.sqrt().masked_fill(degree == 0, 1)
-        return self._roots[self_loops]
 
 
 class StoredAdjacency:
@@ -241,8 +229,7 @@ class Propagation:
         self, x: Tensor, adjacency: Adjacency | StoredAdjacency, filters: Sequence[Filter],
         storage: InMemory | None = None,
     ) -> None:  # fmt: skip
-        self.x, self.filters = x, tuple(filters)
-        self.adjacency: Any = adjacency
+        self.x, self.adjacency, self.filters = x, adjacency, tuple(filters)
         self.storage = InMemory(x) if storage is None else storage
         self._scaled: dict[Filter, Tensor] = {}
 
@@ -258,11 +245,17 @@ class Propagation:
             self._scaled[filter] = scaled
         return self._scaled[filter]
 
-    def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
-        """The rows of these nodes in `block(filter, unit)`, `[n, D]`."""
-        found = self.block(filter, unit)[nodes]
+    @property
+    def num_nodes(self) -> int:
+        return len(self.x)
+
+    def rows(self, filter: Filter, nodes: Tensor | None, unit: bool = True) -> Tensor:
+        """The rows of these nodes in `block(filter, unit)`, or all of them, `[n, D]`."""
+        if nodes is None:
+            return self.block(filter, unit)
+        rows = self.block(filter, unit)[nodes]
         self.storage.release()
-        return found
+        return rows
 
     def extend(self, filters: Sequence[Filter]) -> None:
         """Adds filters to choose from."""
@@ -270,32 +263,28 @@ class Propagation:
         self._blocks.update(self._filter(new))
         self.filters += new
 
-    def lengths(self, filter: Filter) -> Tensor:
-        """The lengths of the filtered features before they were scaled, `[N, 1]`."""
-        return self._blocks[filter][1]
-
     @cached_property
     def _blocks(self) -> dict[Filter, tuple[Tensor, Tensor]]:
         return self._filter(self.filters)
 
     def _filter(self, filters: Sequence[Filter]) -> dict[Filter, tuple[Tensor, Tensor]]:
         """The features under each filter with rows of unit length, and their lengths before."""
-        found: dict[Filter, tuple[Tensor, Tensor]] = {}
+        blocks: dict[Filter, tuple[Tensor, Tensor]] = {}
         for self_loops in (True, False):
             series = series_of(filters, self_loops)
             if series:
                 sums = chebyshev_sums(self.adjacency.matrix(self_loops), self.x, list(series.values()), self.storage)
-                found |= {filter: self._scale_to_unit(total) for filter, total in zip(series, sums, strict=True)}
-        return found
+                blocks |= {filter: self._scale_to_unit(total) for filter, total in zip(series, sums, strict=True)}
+        return blocks
 
     def _scale_to_unit(self, x: Tensor) -> tuple[Tensor, Tensor]:
         length = x.new_empty(len(x), 1)
         for part in self.storage.parts(len(x), ROWS_PER_BLOCK):
-            x[part], length[part] = unit_or_zero(x[part], self.negligible)
+            x[part], length[part] = unit_or_zero(x[part], self._negligible)
         return x, length
 
     @cached_property
-    def negligible(self) -> float:
+    def _negligible(self) -> float:
         """Filtered features that are shorter than this are 0."""
         return NEGLIGIBLE * float(self.x.norm(dim=1).mean())
 

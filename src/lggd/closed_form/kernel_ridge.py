@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from lggd.closed_form.filters import Propagation
-from lggd.closed_form.graph_update import GraphUpdate
+from lggd.closed_form.filters import Adjacency
 from lggd.closed_form.kernels import (
     FAR_KERNELS,
     FAR_REWEIGHTED_KERNELS,
@@ -21,30 +21,42 @@ from lggd.closed_form.kernels import (
     REWEIGHTED_KERNELS,
     TOPOLOGY_KERNELS,
     WIDE_KERNELS,
+    ChosenKernel,
     FilterKernel,
-    Member,
-    MixtureKernel,
 )
-from lggd.closed_form.pseudo_labels import PseudoLabels, self_trained
-from lggd.closed_form.ridge import ExactSystem, class_targets, draw_inducing, is_exact, ridge_coefficients
-from lggd.closed_form.ridge_inputs import EdgeAgreement, RidgeInputs
-from lggd.closed_form.selection import KernelSelection, choose_settings
+from lggd.closed_form.pseudo_labels import PseudoLabels
+from lggd.closed_form.ridge_inputs import EdgeAgreement, LocalInputs, MemoryInputs
+from lggd.closed_form.selection import RidgeChoice
+from lggd.closed_form.solution import RidgeSolution
 from lggd.closed_form.stored_inputs import StoredInputs
-from lggd.closed_form.uncertainty import RidgeUncertainty
+from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.errors import InputError
+from lggd.estimator import NodeClassifier
 from lggd.estimator.graph_change import GraphChange
 from lggd.estimator.inputs import Labels, read_graph, same_inputs, stored_graph
-from lggd.estimator.passes import FitSteps, FitTask
+from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges
+from lggd.progress import Callback
 from lggd.training.engine import without_prefix
-from lggd.training.problems import read_seed
 from lggd.validation import check_instance, check_int, check_real
 
 # Graphs on disk with fewer edges are read into memory: the closed form takes about a hundred bytes per edge there.
-MOST_EDGES_IN_MEMORY = 2**22
+MAX_EDGES_IN_MEMORY = 2**22
+# Nodes to suggest are chosen among this many of the least certain ones: each needs its covariance with all nodes.
+MAX_CANDIDATES = 1024
+
+
+def read_inputs(data: Any, widths: tuple[int, ...], seed: int, axes: Mapping[str, Tensor] | None = None) -> LocalInputs:
+    """The inputs of PyG data: in memory, or where there are many edges on disk, from there."""
+    graph, x = stored_graph(data), getattr(data, "x", None)
+    if graph is not None and graph.num_edges > MAX_EDGES_IN_MEMORY:
+        return StoredInputs(read_graph(data), x, widths, seed, axes)
+    edges = *read_edges(data, data.num_nodes), int(data.num_nodes)
+    check_symmetric(*edges)
+    return MemoryInputs(Adjacency(*edges), None if x is None else check_node_features(data), widths, seed, axes)
 
 
 @dataclass(eq=False, repr=False)
-class KernelRidge(RidgeUncertainty):
+class KernelRidge(NodeClassifier):
     """Classify nodes by kernel ridge regression on propagated node features; solved in closed form.
 
     Node features are projected to their principal directions, averaged over neighbourhoods by several filters, and
@@ -55,18 +67,18 @@ class KernelRidge(RidgeUncertainty):
     ----------
     kernels : tuple of FilterKernel
         The kernels of node features to choose from. Graphs without node features use rows of the adjacency instead.
-    far : tuple of FilterKernel
+    far_kernels : tuple of FilterKernel
         More of them. With `x`, tried unless features four hops away predict clearly worse than those two hops away.
-    wide : tuple of FilterKernel
+    wide_kernels : tuple of FilterKernel
         Kernels of node features in more principal directions.
-    topology : tuple of FilterKernel
-        The kernels of rows of the adjacency to choose from, tried where those of `far` are.
+    topology_kernels : tuple of FilterKernel
+        The kernels of rows of the adjacency to choose from, tried where `far_kernels` are.
     agreement : EdgeAgreement or None
         Also try edges weighed by the agreement of their ends; None uses the given weights only.
-    members : int
+    max_kernels : int
         The highest number of kernels to average: those with the best leave-one-out predictions, weighted by them.
     widths : tuple of int
-        Numbers of principal directions: the largest for the kernels of `wide`, the smallest for all others.
+        Numbers of principal directions: the largest for `wide_kernels`, the smallest for all others.
     inducing : int
         Number of inducing points on graphs with many nodes or labels; others are solved exactly.
     growth : float
@@ -78,7 +90,9 @@ class KernelRidge(RidgeUncertainty):
 
     Attributes
     ----------
-    members_ : tuple of Member
+    solution_ : RidgeSolution
+        The solution for the present labels and graph. It never changes: other labels or another graph replace it.
+    kernels_ : tuple of ChosenKernel
         The chosen kernels and their weights.
     ridge_, inverse_temperature_ : float
         The chosen ridge λ, and β of the probabilities softmax(β · scores).
@@ -96,16 +110,21 @@ class KernelRidge(RidgeUncertainty):
     """
 
     kernels: tuple[FilterKernel, ...] = KERNELS
-    far: tuple[FilterKernel, ...] = FAR_KERNELS
-    wide: tuple[FilterKernel, ...] = WIDE_KERNELS
-    topology: tuple[FilterKernel, ...] = TOPOLOGY_KERNELS
+    far_kernels: tuple[FilterKernel, ...] = FAR_KERNELS
+    wide_kernels: tuple[FilterKernel, ...] = WIDE_KERNELS
+    topology_kernels: tuple[FilterKernel, ...] = TOPOLOGY_KERNELS
     agreement: EdgeAgreement | None = EdgeAgreement()
-    members: int = 10
+    max_kernels: int = 10
     widths: tuple[int, ...] = (128, 512)
     inducing: int = 512
     growth: float = 1.25
     pseudo_labels: PseudoLabels | None = None
     seed: int | torch.Generator = 0
+
+    needs_edge_index = False
+
+    def __post_init__(self) -> None:
+        self.solution_: RidgeSolution  # set by fit, and replaced as a whole ever after
 
     @classmethod
     def large(cls, **changes: Any) -> Self:
@@ -117,12 +136,12 @@ class KernelRidge(RidgeUncertainty):
         for name in ("kernels", "widths"):
             if not getattr(self, name):
                 raise InputError(name, "not be empty", getattr(self, name))
-        for name in ("kernels", "far", "wide", "topology"):
+        for name in ("kernels", "far_kernels", "wide_kernels", "topology_kernels"):
             for kernel in getattr(self, name):
                 check_instance(name, kernel, FilterKernel, "kernels such as FilterKernel((Hops(2),), Linear())")
         for width in self.widths:
             check_int("widths", width, minimum=1)
-        for name in ("members", "inducing"):
+        for name in ("max_kernels", "inducing"):
             check_int(name, getattr(self, name), minimum=1)
         check_real(
             "growth", self.growth, 1, math.inf, closed="right", rule="exceed 1", remedy="Use math.inf for never."
@@ -136,77 +155,49 @@ class KernelRidge(RidgeUncertainty):
     def _held_out(self) -> float:
         return 0.0  # settings are chosen by leave-one-out
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        yield from ()
-        self._start(task.data, labels.num_classes)
-        self._drawn_seed = read_seed(seed)
-        self._inputs = self._read_inputs(self.data_)
-        self._choose(labels.train)
-        self.labels_ = labels.train.clone()
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+        self._start(nodes, labels.num_classes)
+        inputs = read_inputs(self.data_, self.widths, seed)
+        self.adopt(RidgeSolution.choose(self, inputs, labels.train.clone(), labels.num_classes, seed))
 
-    def _read_inputs(self, data: Any, axes: Mapping[str, Tensor] | None = None) -> RidgeInputs | StoredInputs:
-        graph = stored_graph(data)
-        if graph is None or graph.num_edges <= MOST_EDGES_IN_MEMORY:
-            return RidgeInputs(data, self.widths, self._drawn_seed, axes)
-        return StoredInputs(read_graph(data), getattr(data, "x", None), self.widths, self._drawn_seed, axes)
+    def adopt(self, solution: RidgeSolution) -> None:
+        """Uses this solution, and its labels, from now on."""
+        self.solution_, self.labels_, self.num_classes_ = solution, solution.labels, solution.num_classes
 
-    def _choose(self, labels: Tensor) -> None:
-        """Chooses kernels, edge weights, ridge and temperature by the leave-one-out predictions of these labels."""
-        nodes = (labels >= 0).nonzero().squeeze(1)
-        self._chosen_with = len(nodes)
-        self._inputs = copy.copy(self._inputs)  # the mean agreement of its edges belongs to this choice
-        selection = KernelSelection(self, self._inputs, labels, self.num_classes_, self._drawn_seed)
-        self._graphs, self.members_ = selection.graphs, selection.best()
-        used = {member.graph for member in self.members_}
-        self._edge_weights = {name: weight for name, weight in selection.edge_weights.items() if name in used}
-        self._exact = is_exact(len(nodes), len(labels))
-        count = max(self.inducing, min(len(nodes), self._inputs.most_inducing))
-        self._inducing_nodes = draw_inducing(nodes, len(labels), count, self._drawn_seed)
-        self._assemble(nodes)
-        classes = labels[nodes]
-        self.loss_, self.ridge_, self.inverse_temperature_ = choose_settings(self._system, classes, self.num_classes_)
-        self.pseudo_fraction_ = 0.0
-        if self.pseudo_labels is not None:
-            settings = self.num_classes_, self.ridge_, self.inverse_temperature_
-            self.pseudo_fraction_ = self.pseudo_labels.choose(self._pseudo_system, labels, *settings)
-        self._solve(labels)
+    def _solved(self) -> RidgeSolution:
+        self._check_fitted()
+        return self.solution_
 
-    def _assemble(self, nodes: Tensor) -> None:
-        """A system for these labelled nodes, exact or with inducing points."""
-        kernel = MixtureKernel(self._graphs, self.members_)
-        self._system = ExactSystem(kernel) if self._exact else self._inputs.induced_system(kernel, self._inducing_nodes)
-        self._system.set_nodes(nodes)
-        if self.pseudo_labels is not None:
-            # Pseudo-labels come and go by thousands: inducing points are enough for them.
-            self._pseudo_system = self._inputs.induced_system(kernel, self._inducing_nodes)
+    @property
+    def kernels_(self) -> tuple[ChosenKernel, ...]:
+        return self.solution_.choice.kernels
 
-    def _solve(self, labels: Tensor) -> None:
-        settings = self.ridge_, self.inverse_temperature_
-        self._proba = self._system.probabilities(labels, self.num_classes_, *settings)
-        if self.pseudo_fraction_:
-            self._proba = self_trained(self._pseudo_system, labels, self._proba, self.pseudo_fraction_, *settings)
+    @property
+    def ridge_(self) -> float:
+        return self.solution_.choice.ridge
 
-    def _fork(self) -> Self:
-        """A copy that can be solved for other labels on its own."""
-        after = copy.copy(self)
-        after._system = self._system.fork()
-        if self.pseudo_fraction_:
-            after._pseudo_system = self._pseudo_system.fork()
-        return after
+    @property
+    def inverse_temperature_(self) -> float:
+        return self.solution_.choice.inverse_temperature
+
+    @property
+    def loss_(self) -> float:
+        return self.solution_.choice.loss
+
+    @property
+    def pseudo_fraction_(self) -> float:
+        return self.solution_.choice.pseudo_fraction
 
     def _probabilities(self, data: Any) -> Tensor:
         self._check_data(data)
-        return self._proba
+        return self.solution_.probabilities
 
     def proba_from(self, labels: Tensor) -> Tensor:
         """Return the probabilities from other labels, int64 `[N]` with -1 elsewhere, with the same settings.
 
         The model itself keeps its labels.
         """
-        self._check_fitted()
-        after = self._fork()
-        after._solve(labels)
-        return after._proba
+        return self._solved().with_labels(labels).probabilities
 
     def _check_data(self, data: Any) -> None:
         if not same_inputs(data, self.data_):
@@ -217,77 +208,175 @@ class KernelRidge(RidgeUncertainty):
 
         Rows are in ascending order of nodes, as `labels_[labels_ >= 0]`.
         """
-        self._check_fitted()
-        targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
-        return torch.softmax(self.inverse_temperature_ * self._system.left_out(targets, self.ridge_), dim=1).float()
+        return self._solved().left_out()
 
     def left_out_proba(self, data: Any = None) -> Tensor:
         """Return the probabilities of all nodes, those of labelled ones without their own label, float32 `[N, K]`."""
-        left_out = self.leave_one_out_proba()
+        solution = self._solved()
         self._check_data(self.data_ if data is None else data)
-        return self._proba.index_copy(0, self._system.nodes, left_out)
+        return solution.probabilities.index_copy(0, solution.system.nodes, solution.left_out())
+
+    def variance(self) -> Tensor:
+        """Return the posterior variance of each node, float32 `[N]`: how little the labels determine it.
+
+        It depends on where labels are and not on their classes.
+        """
+        solution = self._solved()
+        return solution.system.variance(solution.choice.ridge).float()
+
+    def edge_weights(self) -> Tensor:
+        """Return how much each edge counts, float32 `[E]` in (0, 1], in the order of `data_.edge_index`.
+
+        The mean of the weights that the chosen kernels use, each relative to its own mean: of those on the graph as it
+        is, and of those with edges weighed by the agreement of their ends. Leave-one-out has decided how much either
+        counts. All edges of an unweighted graph count equally where agreement does not pay. Both directions of an edge
+        have the same weight, so that `Graph.from_edges` takes them: the learned metric of `distance` and `evolve`.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> data = lggd.load("karate")
+        >>> weight = lggd.KernelRidge().fit(data).edge_weights()
+        >>> graph = lggd.Graph.from_edges(data.edge_index, weight, num_nodes=data.num_nodes)
+        >>> lggd.distance(graph, [0], p=1).value.shape
+        torch.Size([34])
+        """
+        choice, inputs = self._solved().choice, self._solved().inputs
+        if not isinstance(inputs, MemoryInputs):
+            raise InputError("data", "have edges in memory", "a graph on disk", "Fit a part of the graph.")
+        count, given = inputs.adjacency.num_edges, inputs.adjacency.edge_weight
+        total = torch.zeros(count, device=inputs.adjacency.edge_index.device)
+        for chosen in choice.kernels if count else ():
+            weight = choice.edge_weights.get(chosen.graph, given)
+            total += chosen.weight * (torch.ones_like(total) if weight is None else weight / weight.mean())
+        return total / total.max() if count else total
+
+    def suspicious_labels(self) -> SuspiciousLabels:
+        """Return all labels, those first that the other labels contradict most.
+
+        Returns
+        -------
+        The nodes, their labels, the probability of each label by all others, and the class that they suggest instead.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> data = lggd.load("karate")
+        >>> data.y[15] = 0  # wrong
+        >>> suspicious = lggd.KernelRidge().fit(data).suspicious_labels()
+        >>> suspicious.nodes[0].item(), suspicious.labels[0].item(), suspicious.suggested[0].item()
+        (15, 0, 1)
+        """
+        probabilities, labels = self.leave_one_out_proba(), self.labels_[self.labels_ >= 0]
+        own, nodes = probabilities.gather(1, labels[:, None]).squeeze(1), (self.labels_ >= 0).nonzero().squeeze(1)
+        order, (highest, suggested) = own.argsort(stable=True), probabilities.max(1)
+        return SuspiciousLabels(*(column[order] for column in (nodes, labels, own, suggested, highest)))
+
+    def suggest(self, k: int = 1) -> Tensor:
+        """Return the k unlabelled nodes most worth labelling next.
+
+        Chosen one by one: the node whose label would reduce the posterior variance of uncertain nodes most, given that
+        those chosen before are labelled too, so that they spread over the graph.
+
+        Parameters
+        ----------
+        k : int
+            Number of nodes; where fewer are unlabelled, those are returned.
+
+        Returns
+        -------
+        Nodes, int64 `[k]`, the best first.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> model = lggd.KernelRidge().fit(lggd.load("karate"))
+        >>> len(model.suggest(3))
+        3
+        """
+        solution = self._solved()
+        check_int("k", k, minimum=1)
+        doubt = 1 - margins(self.predict_proba())
+        unlabelled = (self.labels_ < 0).nonzero().squeeze(1)
+        least_certain = doubt[unlabelled].argsort(descending=True, stable=True)[: max(k, MAX_CANDIDATES)]
+        candidates = unlabelled[least_certain].sort().values
+        covariance = solution.system.covariance(candidates, self.ridge_)
+        return candidates[greedy_choice(covariance, candidates, doubt, self.ridge_, k)]
 
     def _set_labels(self, labels: Tensor) -> None:
-        count = int((labels >= 0).sum())
-        if count >= self.growth * self._chosen_with or count * self.growth <= self._chosen_with:
-            after = copy.copy(self)  # a choice that fails changes nothing
-            after._choose(labels)
-            self.__dict__.update(after.__dict__)
-        elif not torch.equal(labels, self.labels_):
-            self._solve(labels)
-        self.labels_ = labels
+        solution, count = self.solution_, int((labels >= 0).sum())
+        chosen_with = solution.choice.num_labels
+        if count >= self.growth * chosen_with or count * self.growth <= chosen_with:
+            self.adopt(solution.reselected(self, labels))
+        elif not torch.equal(labels, solution.labels):
+            self.adopt(solution.with_labels(labels))
+
+    def with_labels(self, labels: Tensor) -> Self:
+        """Return a copy for other labels, int64 `[N]` with -1 elsewhere, and the same settings.
+
+        There may be other classes.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> model = lggd.KernelRidge().fit(lggd.load("karate"))
+        >>> labels = model.labels_.clone()
+        >>> labels[16] = 2  # a class that was not there
+        >>> model.with_labels(labels).predict_proba().shape, model.predict_proba().shape
+        (torch.Size([34, 3]), torch.Size([34, 2]))
+        """
+        checked = Labels.checked(labels, torch.full_like(labels, -1))
+        return self._copy(self._solved().with_labels(checked.train.clone(), checked.num_classes))
+
+    def reselected(self, labels: Tensor) -> Self:
+        """Return a copy for other labels, and settings that are chosen again for them.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> model = lggd.KernelRidge().fit(lggd.load("karate"))
+        >>> torch.equal(model.reselected(model.labels_).predict_proba(), model.predict_proba())
+        True
+        """
+        checked = Labels.checked(labels, torch.full_like(labels, -1))
+        return self._copy(self._solved().reselected(self, checked.train.clone(), checked.num_classes))
+
+    def _copy(self, solution: RidgeSolution) -> Self:
+        after = copy.copy(self)
+        after.additions_, after.metadata_ = list(self.additions_), dict(self.metadata_)
+        after.adopt(solution)
+        return after
 
     @property
     def accepts_nodes(self) -> bool:
         return True
 
     def _change_graph(self, change: GraphChange) -> None:
-        after = copy.copy(self)  # a change that fails changes nothing
-        after._inputs = self._inputs.changed(change)
-        after.data_, after.labels_ = change.data, change.grow_labels(self.labels_)
-        update = GraphUpdate(self._graphs, self._edge_weights, self.members_, after._inputs, change)
-        after._graphs, after._edge_weights = update.graphs, update.edge_weights
-        if update.by_classes:
-            update.weigh_by_classes(after._extended_proba(change.num_new_nodes))
-        after._assemble(self._system.nodes)
-        after._solve(after.labels_)
-        self.__dict__.update(after.__dict__)
-
-    def _extended_proba(self, num_new_nodes: int) -> Tensor:
-        """The probabilities before a change, and those of the new nodes on the graphs so far, `[N, K]`."""
-        if not num_new_nodes:
-            return self._proba
-        num_nodes, labelled = len(self.labels_), self._system.nodes
-        new = torch.arange(num_nodes - num_new_nodes, num_nodes, device=labelled.device)
-        targets = class_targets(self.labels_[labelled], self.num_classes_)
-        if self._exact:  # only what the scores of new nodes need is computed
-            kernel, count = MixtureKernel(self._graphs, self.members_), len(labelled)
-            points = kernel.points(torch.cat([labelled, new]))
-            columns = kernel.between(points, [block[:count] for block in points])
-            coefficients = ridge_coefficients(columns[:count].double(), targets, self.ridge_)
-            scores = columns[count:] @ coefficients.float()
-        else:
-            self._assemble(labelled)
-            scores = self._system.scores(targets, self.ridge_)[new]
-        return torch.cat([self._proba, torch.softmax(self.inverse_temperature_ * scores, dim=1)])
+        solution, axes = self.solution_, dict(self.solution_.inputs.axes)
+        if "topology" in axes:  # new nodes contribute nothing as neighbours
+            axes["topology"] = pad(axes["topology"], (0, 0, 0, change.num_new_nodes))
+        inputs = read_inputs(change.data, self.widths, solution.choice.seed, axes)
+        if not isinstance(inputs, MemoryInputs):
+            raise InputError("model", "be fitted to a graph in memory", "one on disk", "Build the graph again.")
+        after = solution.with_graph(inputs, change)
+        self.data_ = change.data
+        self.adopt(after)
 
     def _state(self) -> dict[str, Tensor]:
-        numbers = [self._chosen_with, self._drawn_seed, int(self._exact)]
-        members = [self._graph_names.index(m.graph) for m in self.members_]
-        kernels = [self._all_kernels.index(m.kernel) for m in self.members_]
+        choice, graphs, kernels = self.solution_.choice, self._graph_names, self._all_kernels
+        places = [[graphs.index(k.graph) for k in choice.kernels], [kernels.index(k.kernel) for k in choice.kernels]]
+        numbers = choice.ridge, choice.inverse_temperature, choice.loss, choice.pseudo_fraction
         state = {
-            "numbers": torch.tensor(numbers),
-            "settings": torch.tensor(
-                [self.ridge_, self.inverse_temperature_, self.loss_, self.pseudo_fraction_], dtype=torch.float64
-            ),
-            "members": torch.tensor([members, kernels]),
-            "weights": torch.tensor([m.weight for m in self.members_], dtype=torch.float64),
-            "inducing": self._inducing_nodes,
+            "numbers": torch.tensor([choice.num_labels, choice.seed, int(choice.exact)]),
+            "settings": torch.tensor(numbers, dtype=torch.float64),
+            "kernels": torch.tensor(places),
+            "weights": torch.tensor([k.weight for k in choice.kernels], dtype=torch.float64),
+            "inducing": choice.inducing,
         }
-        state |= {f"axes.{name}": axes for name, axes in self._inputs.axes.items()}
-        if self._inputs.mean_cosine is not None:
-            state["mean_cosine"] = torch.tensor(self._inputs.mean_cosine, dtype=torch.float64)
-        return state | {f"edge_weight.{name}": weight for name, weight in self._edge_weights.items()}
+        state |= {f"axes.{name}": axes for name, axes in self.solution_.inputs.axes.items()}
+        if choice.mean_cosine is not None:
+            state["mean_cosine"] = torch.tensor(choice.mean_cosine, dtype=torch.float64)
+        return state | {f"edge_weight.{name}": weight for name, weight in choice.edge_weights.items()}
 
     @property
     def _graph_names(self) -> list[str]:
@@ -298,64 +387,18 @@ class KernelRidge(RidgeUncertainty):
     @property
     def _all_kernels(self) -> list[FilterKernel]:
         """The kernels to choose from on any graph, each once."""
-        reweighted = (*REWEIGHTED_KERNELS, *FAR_REWEIGHTED_KERNELS)
-        return list(dict.fromkeys((*self.kernels, *self.far, *self.wide, *self.topology, *reweighted)))
-
-    def _graph(self, name: str) -> Propagation:
-        """The graph of this name, with the filters of the members."""
-        kernels = [member.kernel for member in self.members_ if member.graph == name]
-        inputs, width = self._inputs, self._inputs.widths[-1 if name == "wide" else 0]
-        weight, is_topology = self._edge_weights.get(name), name == "topology"
-        graph: Propagation = inputs.topology(kernels) if is_topology else inputs.graph(kernels, width, weight)
-        return graph
+        given = *self.kernels, *self.far_kernels, *self.wide_kernels, *self.topology_kernels
+        return list(dict.fromkeys((*given, *REWEIGHTED_KERNELS, *FAR_REWEIGHTED_KERNELS)))
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self._chosen_with, self._drawn_seed, exact = state["numbers"].tolist()
-        self._exact, self._inducing_nodes = bool(exact), state["inducing"]
-        self.ridge_, self.inverse_temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
-        axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
-        self._inputs = self._read_inputs(data, axes)
-        self._inputs.mean_cosine = float(state["mean_cosine"]) if "mean_cosine" in state else None
+        num_labels, seed, exact = state["numbers"].tolist()
+        ridge, inverse_temperature, loss, pseudo_fraction = state["settings"].tolist()
         names, kernels, weights = self._graph_names, self._all_kernels, state["weights"].tolist()
-        members = zip(*state["members"].tolist(), weights, strict=True)
-        self.members_ = tuple(Member(names[graph], kernels[k], weight) for graph, k, weight in members)
-        self._graphs = {name: self._graph(name) for name in ("x", *(member.graph for member in self.members_))}
-        self._assemble((self.labels_ >= 0).nonzero().squeeze(1))
-        self._solve(self.labels_)
-
-
-def relabelled(model: KernelRidge, labels: Tensor) -> KernelRidge:
-    """The model with other labels, int64 `[N]` with -1 elsewhere, and the same settings; there may be other classes.
-
-    >>> import lggd
-    >>> data = lggd.load("karate")
-    >>> model = lggd.KernelRidge().fit(data)
-    >>> labels = model.labels_.clone()
-    >>> labels[16] = 2  # a class that was not there
-    >>> relabelled(model, labels).predict_proba().shape, model.predict_proba().shape
-    (torch.Size([34, 3]), torch.Size([34, 2]))
-    """
-    after = _copy_for(model, labels)
-    after._solve(labels)
-    return after
-
-
-def rechosen(model: KernelRidge, labels: Tensor) -> KernelRidge:
-    """The model with other labels, and settings that are chosen again for them; principal directions and Â are shared.
-
-    >>> import lggd
-    >>> model = lggd.KernelRidge().fit(lggd.load("karate"))
-    >>> torch.equal(rechosen(model, model.labels_).predict_proba(), model.predict_proba())
-    True
-    """
-    after = _copy_for(model, labels)
-    after._choose(labels)
-    return after
-
-
-def _copy_for(model: KernelRidge, labels: Tensor) -> KernelRidge:
-    checked = Labels.checked(labels, torch.full_like(labels, -1))
-    after = model._fork()
-    after.labels_, after.num_classes_ = checked.train.clone(), checked.num_classes
-    after.additions_, after.metadata_ = list(model.additions_), dict(model.metadata_)
-    return after
+        places = zip(*state["kernels"].tolist(), weights, strict=True)
+        choice = RidgeChoice(
+            tuple(ChosenKernel(names[graph], kernels[k], weight) for graph, k, weight in places),
+            without_prefix("edge_weight.", state), float(state["mean_cosine"]) if "mean_cosine" in state else None,
+            ridge, inverse_temperature, loss, num_labels, seed, state["inducing"], bool(exact), pseudo_fraction,
+        )  # fmt: skip
+        inputs = read_inputs(data, self.widths, seed, without_prefix("axes.", state))
+        self.adopt(RidgeSolution.solve(choice, inputs, self.labels_, self.num_classes_))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from lggd.closed_form.filters import PPR, Filter, Hops, Propagation
+from lggd.closed_form.filters import PPR, Filter, Hops
 from lggd.errors import InputError
 from lggd.validation import check_instance, check_real
 
@@ -157,11 +157,11 @@ FARTHER, NEARER = filter_kernels(((Hops(4),),), _SHAPES), filter_kernels(((Hops(
 # Few kernels, for graphs on which each filter is a pass over many millions of edges; see `KernelRidge.large`.
 LARGE: dict[str, Any] = {
     "kernels": filter_kernels(((Hops(2),), (Hops(0), Hops(1), Hops(2))), (Linear(), ArcCosine())),
-    "far": (),
-    "wide": (),
-    "topology": (),
+    "far_kernels": (),
+    "wide_kernels": (),
+    "topology_kernels": (),
     "agreement": None,
-    "members": 2,
+    "max_kernels": 2,
     "widths": (128,),
     "inducing": 256,
     "growth": 2.0,
@@ -169,7 +169,7 @@ LARGE: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Member:
+class ChosenKernel:
     """One kernel of a mixture, on one of several graphs that differ in node features or edge weights."""
 
     graph: str
@@ -177,30 +177,37 @@ class Member:
     weight: float = 1.0
 
 
+class NodeFeatures(Protocol):
+    """Filtered features of nodes: in memory, on disk, or on the blocks of a cluster."""
+
+    @property
+    def num_nodes(self) -> int: ...
+
+    def rows(self, filter: Filter, nodes: Tensor | None, unit: bool = True) -> Tensor:
+        """The filtered features of these nodes, or of all, `[n, D]`: of unit length, or of mean square length 1."""
+
+
 class MixtureKernel:
     """The weighted mean of several kernels of nodes, and an intercept.
 
     Parameters
     ----------
-    graphs : mapping of str to Propagation
+    graphs : mapping of str to NodeFeatures
         The node features on each graph.
-    members : sequence of Member
+    kernels : sequence of ChosenKernel
         The kernels to average.
     """
 
-    def __init__(self, graphs: Mapping[str, Propagation], members: Sequence[Member]) -> None:
-        self.graphs, self.members = graphs, members
+    def __init__(self, graphs: Mapping[str, NodeFeatures], kernels: Sequence[ChosenKernel]) -> None:
+        self.graphs, self.kernels = graphs, kernels
 
     @property
     def num_nodes(self) -> int:
-        return len(self.graphs[self.members[0].graph].x)
+        return self.graphs[self.kernels[0].graph].num_nodes
 
     def points(self, nodes: Tensor | None = None) -> list[Tensor]:
         """The features of these nodes, or of all, under each filter of the mixture, `[n, D]` each."""
-        blocks = ((self.graphs[graph], filter, unit) for graph, filter, unit in self._filters())
-        if nodes is None:
-            return [graph.block(filter, unit) for graph, filter, unit in blocks]
-        return [graph.rows(filter, nodes, unit) for graph, filter, unit in blocks]
+        return [self.graphs[graph].rows(filter, nodes, unit) for graph, filter, unit in self._filters()]
 
     def between(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> Tensor:
         """The kernel between points, `[R, C]`."""
@@ -221,14 +228,14 @@ class MixtureKernel:
     def _part(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> Tensor:
         products = {key: one @ other for key, one, other in zip(self._filters(), rows, columns, strict=True)}
         total = torch.full((len(rows[0]), columns[0].shape[1]), INTERCEPT, dtype=rows[0].dtype, device=rows[0].device)
-        weights = sum(member.weight for member in self.members)
-        for member in self.members:
-            kernel = member.kernel.kernel
-            parts = [products[member.graph, filter, kernel.unit] for filter in member.kernel.filters]
+        weights = sum(chosen.weight for chosen in self.kernels)
+        for chosen in self.kernels:
+            kernel = chosen.kernel.kernel
+            parts = [products[chosen.graph, filter, kernel.unit] for filter in chosen.kernel.filters]
             mean = parts[0] if len(parts) == 1 else torch.stack(parts).mean(0)
-            total.add_(kernel(mean), alpha=member.weight / weights)
+            total.add_(kernel(mean), alpha=chosen.weight / weights)
         return total
 
     def _filters(self) -> list[tuple[str, Filter, bool]]:
-        keys = ((m.graph, filter, m.kernel.kernel.unit) for m in self.members for filter in m.kernel.filters)
+        keys = ((k.graph, filter, k.kernel.kernel.unit) for k in self.kernels for filter in k.kernel.filters)
         return list(dict.fromkeys(keys))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lggd.closed_form.ridge import RidgeSystem
+from lggd.closed_form.ridge import LocalSystem
 from lggd.estimator.inputs import most_confident
 from lggd.validation import check_instance, check_int, check_real
 
-# More pseudo-labels say little more, and take longer.
-MOST_PSEUDO_LABELS = 2000
+# More pseudo-labels barely help, and take longer.
+MAX_PSEUDO_LABELS = 2000
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class PseudoLabels:
         for fraction in self.fractions:
             check_real("fractions", fraction, 0, 1, closed="right")
 
-    def choose(self, system: RidgeSystem, labels: Tensor, num_classes: int, ridge: float, beta: float) -> float:
+    def choose(self, system: LocalSystem, labels: Tensor, num_classes: int, ridge: float, beta: float) -> float:
         """The fraction with the lowest cross-validated −log p."""
         nodes = (labels >= 0).nonzero().squeeze(1)
         order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0)).to(nodes.device)]
@@ -52,7 +52,8 @@ class PseudoLabels:
             left_out = order[fold :: self.folds]
             known = labels.clone()
             known[left_out] = -1
-            first = system.probabilities(known, num_classes, ridge, beta)
+            nodes = (known >= 0).nonzero().squeeze(1)
+            first = system.with_nodes(nodes).probabilities(known[nodes], num_classes, ridge, beta)
             for fraction in losses:
                 p = self_trained(system, known, first, fraction, ridge, beta)
                 losses[fraction] -= float(p[left_out, labels[left_out]].clamp(min=1e-9).log().sum())
@@ -60,20 +61,18 @@ class PseudoLabels:
 
 
 def self_trained(
-    system: RidgeSystem, labels: Tensor, first: Tensor, fraction: float, ridge: float, beta: float
+    system: LocalSystem, labels: Tensor, first: Tensor, fraction: float, ridge: float, beta: float
 ) -> Tensor:
-    """The mean of the first probabilities and of those with pseudo-labels, `[N, K]`."""
+    """The mean of the first probabilities and of those with the most confident predictions as labels, `[N, K]`.
+
+    At most `MAX_PSEUDO_LABELS` join the labels.
+    """
     if not fraction:
         return first
-    joined = with_confident(labels, first, fraction)
-    return (first + system.probabilities(joined, first.shape[1], ridge, beta)) / 2
-
-
-def with_confident(labels: Tensor, probabilities: Tensor, fraction: float) -> Tensor:
-    """The labels and the most confident `fraction` of the predictions, at most `MOST_PSEUDO_LABELS`, int64 `[N]`."""
-    nodes, classes = most_confident(probabilities, labels < 0, fraction)
-    if len(nodes) > MOST_PSEUDO_LABELS:
-        drawn = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))[:MOST_PSEUDO_LABELS]
-        drawn = drawn.to(nodes.device)
-        nodes, classes = nodes[drawn], classes[drawn]
-    return labels.index_copy(0, nodes, classes)
+    nodes, classes = most_confident(first, labels < 0, fraction)
+    if len(nodes) > MAX_PSEUDO_LABELS:
+        drawn = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))[:MAX_PSEUDO_LABELS]
+        nodes, classes = nodes[drawn.to(nodes.device)], classes[drawn.to(nodes.device)]
+    joined = labels.index_copy(0, nodes, classes)
+    labelled = (joined >= 0).nonzero().squeeze(1)
+    return (first + system.with_nodes(labelled).probabilities(joined[labelled], first.shape[1], ridge, beta)) / 2

@@ -2,8 +2,8 @@
 
 Dual and primal are two ways to the same numbers: with labelled nodes as rows of Φ, ridge λ and targets Y,
 f(x) = φ(x)ᵀ (ΦᵀΦ + λ)⁻¹ ΦᵀY = φ(x)ᵀ Φᵀ (ΦΦᵀ + λ)⁻¹ Y. The first inverts a matrix of the size of the features, the
-second one of the size of the labels. A `RidgeSystem` is kept while labels come and go: `ExactSystem` is dual,
-`InducedSystem` has features from inducing points, and takes whichever way is shorter.
+second one of the size of the labels. `ExactSystem` is dual; `InducedSystem` has features from inducing points, and
+takes whichever way is shorter. Systems never change: other labelled nodes give another one, which shares features.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lggd._system.memory import InMemory
 from lggd.closed_form.kernels import MixtureKernel
 
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
-MOST_EXACT_LABELS, MOST_EXACT_NODES = 2048, 10_000
+MAX_EXACT_LABELS, MAX_EXACT_NODES = 2048, 10_000
 # Nodes whose features are computed at a time, where the others are in files.
 NODES_PER_BLOCK = 2**15
 # Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
@@ -41,7 +41,7 @@ def ridge_coefficients(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
 
 
 def left_out_scores(gram: Tensor, targets: Tensor, ridge: float) -> Tensor:
-    """What the other labels predict for each one, `[n, K]`: yᵢ − αᵢ / [(K + λ)⁻¹]ᵢᵢ with α = (K + λ)⁻¹ Y, exactly."""
+    """The exact leave-one-out scores, `[n, K]`: yᵢ − αᵢ / [(K + λ)⁻¹]ᵢᵢ with α = (K + λ)⁻¹ Y."""
     factor = _cholesky(gram, ridge)
     # (L Lᵀ)⁻¹ has the squared columns of L⁻¹ on its diagonal: seven times faster than all of it, for 1,536 labels.
     identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
@@ -141,17 +141,9 @@ def regular_cholesky(matrix: Tensor) -> Tensor:
 
 
 class RidgeSystem(ABC):
-    """Ridge regression with a kernel; `nodes` are the labelled ones in ascending order."""
+    """Ridge regression with a kernel for labelled `nodes`, in ascending order: on one machine or on a cluster."""
 
     nodes: Tensor
-
-    @abstractmethod
-    def set_nodes(self, nodes: Tensor) -> None:
-        """Changes the labelled nodes, reusing what was computed for those that stay."""
-
-    def fork(self) -> Self:
-        """A system with the same kernel and labelled nodes, which can be changed on its own."""
-        return copy.copy(self)
 
     @abstractmethod
     def _gram(self) -> Tensor:
@@ -173,13 +165,19 @@ class RidgeSystem(ABC):
         """The leave-one-out scores for each ridge, `[R, n, K]`."""
         return leave_one_out_path(self._gram(), targets, ridges)
 
-    def probabilities(self, labels: Tensor, num_classes: int, ridge: float, inverse_temperature: float) -> Tensor:
-        """softmax(β · scores) from these labels, int64 `[N]` with -1 elsewhere, which become the labelled nodes."""
-        nodes = (labels >= 0).nonzero().squeeze(1)
-        if not torch.equal(nodes, self.nodes):
-            self.set_nodes(nodes)
-        scores = self.scores(class_targets(labels[nodes], num_classes), ridge)
-        return torch.softmax(inverse_temperature * scores, dim=1)
+    def probabilities(self, classes: Tensor, num_classes: int, ridge: float, inverse_temperature: float) -> Tensor:
+        """softmax(β · scores) of all nodes, float32 `[N, K]`, from the classes of the labelled nodes, int64 `[n]`."""
+        return torch.softmax(inverse_temperature * self.scores(class_targets(classes, num_classes), ridge), dim=1)
+
+
+class LocalSystem(RidgeSystem):
+    """A ridge regression whose kernel is on this machine, in memory or in files."""
+
+    kernel: MixtureKernel
+
+    @abstractmethod
+    def with_nodes(self, nodes: Tensor) -> Self:
+        """The system for these labelled nodes, reusing what was computed for those that stay."""
 
     @abstractmethod
     def variance(self, ridge: float) -> Tensor:
@@ -190,7 +188,7 @@ class RidgeSystem(ABC):
         """The posterior covariance of these nodes with all, float32 `[C, N]`, as far as labels can change it."""
 
 
-class ExactSystem(RidgeSystem):
+class ExactSystem(LocalSystem):
     """The dual: a column of the kernel for each labelled node. A new label appends a column."""
 
     def __init__(self, kernel: MixtureKernel) -> None:
@@ -200,13 +198,17 @@ class ExactSystem(RidgeSystem):
         self.nodes = torch.empty(0, dtype=torch.int64, device=device)
         self.columns = torch.empty(kernel.num_nodes, 0, device=device)
 
-    def set_nodes(self, nodes: Tensor) -> None:
+    def with_nodes(self, nodes: Tensor) -> Self:
+        if torch.equal(nodes, self.nodes):
+            return self
         known = torch.isin(nodes, self.nodes)
         position = torch.searchsorted(self.nodes, nodes[known])
         new = self.kernel.between(self._points, [block[nodes[~known]] for block in self._points])
         columns = torch.empty(self.kernel.num_nodes, len(nodes), device=nodes.device)
         columns[:, known], columns[:, ~known] = self.columns[:, position], new
-        self.nodes, self.columns = nodes, columns
+        after = copy.copy(self)
+        after.nodes, after.columns = nodes, columns
+        return after
 
     def _gram(self) -> Tensor:
         return self.columns[self.nodes].double()
@@ -222,54 +224,24 @@ class ExactSystem(RidgeSystem):
         return posterior_covariance(self._gram(), self.columns.double(), prior, nodes, ridge)
 
 
-class InducedSystem(RidgeSystem):
-    """The primal: features Φ with ΦΦᵀ ≈ K from inducing points, exact between them (Nyström).
+class FeatureSystem(RidgeSystem):
+    """The primal: a kernel ΦΦᵀ, from the features Φ of the labelled nodes, float32 `[n, m]`; or the dual if n < m."""
 
-    Φ = k(x, Z) R⁻ᵀ with k(Z, Z) = R Rᵀ. Labels are accumulated in ΦᵀΦ and Φᵀ Y.
-    """
+    _normal: Tensor | None = None
 
-    def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor], storage: InMemory | None = None) -> None:
-        self.kernel = kernel
-        self._storage = InMemory(inducing[0]) if storage is None else storage
-        factor = regular_cholesky(kernel.between(inducing, inducing).double()).float()
-        self.features, points = self._storage.empty(kernel.num_nodes, len(factor)), kernel.points()
-        for part in self._parts():
-            columns = kernel.between([block[part] for block in points], inducing).t()
-            self.features[part] = torch.linalg.solve_triangular(factor, columns, upper=False).t()
-        self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
-        self._labelled = self.features[:0]
-        self._normal: Tensor | None = None
+    def __init__(self, nodes: Tensor, labelled: Tensor) -> None:
+        self.nodes, self._labelled = nodes, labelled
 
-    def _parts(self) -> Iterator[slice]:
-        return self._storage.parts(len(self.features), NODES_PER_BLOCK)
-
+    @abstractmethod
     def _predicted(self, weights: Tensor) -> Tensor:
-        """Φ W, float32 `[N, K]`."""
-        predicted = self.features.new_empty(len(self.features), weights.shape[1])
-        for part in self._parts():
-            torch.mm(self.features[part], weights.float(), out=predicted[part])
-        return predicted
-
-    def set_nodes(self, nodes: Tensor) -> None:
-        gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
-        if 2 * len(gone) > len(nodes):  # starting over is faster, and forgets the rounding of all changes before
-            self._normal = None
-        if self._normal is not None:
-            for sign, changed in ((1, new), (-1, gone)):
-                self._normal.add_(gram_matrix(self.features[changed].t()), alpha=sign)
-        self.nodes, self._labelled = nodes, self.features[nodes]
-
-    def fork(self) -> Self:
-        fork = copy.copy(self)
-        fork._normal = None if self._normal is None else self._normal.clone()  # changed in place
-        return fork
+        """Φ W of all nodes, float32 `[N, K]`."""
 
     @property
     def _in_dual(self) -> bool:
-        return len(self.nodes) < int(self.features.shape[1])
+        return len(self.nodes) < int(self._labelled.shape[1])
 
     def _normal_matrix(self) -> Tensor:
-        """ΦᵀΦ, float64 `[m, m]`; accumulated from the first time that it is needed."""
+        """ΦᵀΦ, float64 `[m, m]`; kept from the first time that it is needed."""
         if self._normal is None:
             self._normal = gram_matrix(self._labelled.t())
         return self._normal
@@ -298,6 +270,45 @@ class InducedSystem(RidgeSystem):
         rotated = self._labelled.double() @ vectors
         return primal_leave_one_out_path(rotated, rotated.t() @ targets, targets, shrunk)
 
+
+class InducedSystem(FeatureSystem, LocalSystem):
+    """Features Φ with ΦΦᵀ ≈ K from inducing points, exact between them (Nyström).
+
+    Φ = k(x, Z) R⁻ᵀ with k(Z, Z) = R Rᵀ.
+    """
+
+    def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor], storage: InMemory | None = None) -> None:
+        self.kernel = kernel
+        self._storage = InMemory(inducing[0]) if storage is None else storage
+        factor, points = inducing_factor(kernel, inducing), kernel.points()
+        self.features = self._storage.empty(kernel.num_nodes, len(factor))
+        for part in self._parts():
+            self.features[part] = inducing_features(kernel, [block[part] for block in points], inducing, factor)
+        super().__init__(torch.empty(0, dtype=torch.int64, device=self.features.device), self.features[:0])
+
+    def _parts(self) -> Iterator[slice]:
+        return self._storage.parts(len(self.features), NODES_PER_BLOCK)
+
+    def _predicted(self, weights: Tensor) -> Tensor:
+        predicted = self.features.new_empty(len(self.features), weights.shape[1])
+        for part in self._parts():
+            torch.mm(self.features[part], weights.float(), out=predicted[part])
+        return predicted
+
+    def with_nodes(self, nodes: Tensor) -> Self:
+        if torch.equal(nodes, self.nodes):
+            return self
+        gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
+        after = copy.copy(self)
+        after.nodes, after._labelled = nodes, self.features[nodes]
+        if 2 * len(gone) > len(nodes):  # starting over is faster, and forgets the rounding of all changes before
+            after._normal = None
+        elif self._normal is not None:
+            after._normal = self._normal.clone()
+            for sign, changed in ((1, new), (-1, gone)):
+                after._normal.add_(gram_matrix(self.features[changed].t()), alpha=sign)
+        return after
+
     def variance(self, ridge: float) -> Tensor:
         points, variance = self.kernel.points(), self.features.new_empty(len(self.features), dtype=torch.float64)
         for part in self._parts():
@@ -314,9 +325,23 @@ class InducedSystem(RidgeSystem):
         return covariance
 
 
+def inducing_factor(kernel: MixtureKernel, inducing: Sequence[Tensor]) -> Tensor:
+    """R with k(Z, Z) = R Rᵀ, float32 `[m, m]`."""
+    return regular_cholesky(kernel.between(inducing, inducing).double()).float()
+
+
+def inducing_features(
+    kernel: MixtureKernel, points: Sequence[Tensor], inducing: Sequence[Tensor], factor: Tensor
+) -> Tensor:
+    """k(x, Z) R⁻ᵀ, `[n, m]`."""
+    columns = kernel.between(points, inducing).t()
+    features: Tensor = torch.linalg.solve_triangular(factor, columns, upper=False).t()
+    return features
+
+
 def is_exact(num_labels: int, num_nodes: int) -> bool:
     """Whether an `ExactSystem` is fast enough, and no inducing points are needed."""
-    return num_labels <= MOST_EXACT_LABELS and num_nodes <= MOST_EXACT_NODES
+    return num_labels <= MAX_EXACT_LABELS and num_nodes <= MAX_EXACT_NODES
 
 
 def draw_inducing(labelled: Tensor, num_nodes: int, count: int, seed: int) -> Tensor:

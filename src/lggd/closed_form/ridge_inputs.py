@@ -5,21 +5,20 @@ An edge may count as much as its two ends have in common: `EdgeAgreement`.
 
 from __future__ import annotations
 
-import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize, pad
+from torch.nn.functional import normalize
 
-from lggd.closed_form.filters import Adjacency, Propagation
-from lggd.closed_form.kernels import FilterKernel, MixtureKernel
-from lggd.closed_form.ridge import InducedSystem
-from lggd.estimator.graph_change import GraphChange, appended_rows
-from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, read_weight
+from lggd._system.memory import InMemory
+from lggd.closed_form.filters import ROWS_PER_BLOCK, Adjacency, Filter, Propagation, StoredAdjacency
+from lggd.closed_form.kernels import FilterKernel, MixtureKernel, NodeFeatures
+from lggd.closed_form.ridge import ExactSystem, InducedSystem, LocalSystem, RidgeSystem
 from lggd.graph.sparse import mostly_zeros, unit_rows, without_sparse_warnings
 from lggd.validation import check_int
 
@@ -28,13 +27,13 @@ TOPOLOGY_WIDTH = 128
 # Each iteration for principal directions squares the ratios of singular values: two suffice where many of them matter.
 SUBSPACE_ITERATIONS = 2
 # Up to this many columns, all principal directions are computed exactly.
-MOST_EXACT_COLUMNS = 1024
+MAX_EXACT_COLUMNS = 1024
 # Weights by features are relative to the mean, and within these bounds; weights by classes are at least
-# LEAST_AGREEMENT, so that a wrong prediction does not cut a node off.
+# MIN_AGREEMENT, so that a wrong prediction does not cut a node off.
 FEATURE_BOUNDS = (0.1, 3.0)
-LEAST_AGREEMENT = 0.02
+MIN_AGREEMENT = 0.02
 # Products are computed in parts of this many numbers, which stay in the cache of a CPU.
-MOST_ENTRIES = 2**18
+MAX_ENTRIES = 2**18
 
 
 @dataclass(frozen=True)
@@ -59,60 +58,130 @@ class EdgeAgreement:
         check_int("rounds", self.rounds, minimum=0)
 
 
-class RidgeInputs:
-    """A graph with its node features, or without.
+System = TypeVar("System", bound=RidgeSystem, covariant=True)
+
+
+class FilteredFeatures(NodeFeatures, Protocol):
+    """Features of nodes that further filters can be added to."""
+
+    def extend(self, filters: Sequence[Filter]) -> None:
+        """Adds filters to choose from."""
+
+
+class RidgeInputs(ABC, Generic[System]):
+    """A graph with node features to solve ridge regressions on: in memory, on disk, or on the blocks of a cluster.
+
+    Attributes
+    ----------
+    has_features : bool
+        Whether the graph has node features; if not, rows of the adjacency take their place.
+    widths : list of int
+        Numbers of principal directions of the node features, the fewest first.
+    max_inducing : int
+        Where there are more labels than a model's `inducing`, they are inducing points themselves, up to this many.
+    """
+
+    has_features: bool
+    widths: list[int]
+    max_inducing = 2048
+
+    @abstractmethod
+    def graph(self, name: str, kernels: Sequence[FilterKernel], edge_weight: Tensor | None = None) -> FilteredFeatures:
+        """The features that this graph is about, ready for these kernels; None as edge weights are the given ones.
+
+        "wide" has the node features in the most principal directions, "topology" the rows of the adjacency, and any
+        other graph the node features in the fewest directions.
+        """
+
+    @abstractmethod
+    def system(self, kernel: MixtureKernel, nodes: Tensor, inducing: Tensor | None = None) -> System:
+        """The ridge regression with this kernel for labelled nodes: exact, or with inducing points."""
+
+
+class LocalInputs(RidgeInputs[LocalSystem]):
+    """Inputs on this machine.
 
     Parameters
     ----------
-    data : torch_geometric.data.Data
-        An undirected graph; without `x`, rows of the adjacency are the node features.
+    axes : mapping
+        Principal directions that are known, by "x" and "topology"; others are computed once they are needed.
+    storage : InMemory
+        Where filtered features are kept.
+    """
+
+    def __init__(self, axes: Mapping[str, Tensor] | None, seed: int, storage: InMemory) -> None:
+        self.axes, self._seed, self._storage = dict(axes or {}), seed, storage
+
+    @property
+    @abstractmethod
+    def _x(self) -> Tensor:
+        """The node features, or else the rows of the adjacency, in their principal directions `[N, D]`."""
+
+    @property
+    @abstractmethod
+    def _topology(self) -> Tensor:
+        """The rows of the adjacency in their principal directions."""
+
+    @abstractmethod
+    def _adjacency(self, edge_weight: Tensor | None) -> Adjacency | StoredAdjacency:
+        """The adjacency with these edge weights."""
+
+    def graph(self, name: str, kernels: Sequence[FilterKernel], edge_weight: Tensor | None = None) -> Propagation:
+        x, width = self._topology if name == "topology" else self._x, self.widths[-1 if name == "wide" else 0]
+        if name != "topology" and width < x.shape[1]:
+            columns = self._storage.empty(len(x), width)
+            for part in self._storage.parts(len(x), ROWS_PER_BLOCK):
+                columns[part] = x[part, :width]
+            x = columns
+        return Propagation(x, self._adjacency(edge_weight), filters_of(kernels), self._storage)
+
+    def system(self, kernel: MixtureKernel, nodes: Tensor, inducing: Tensor | None = None) -> LocalSystem:
+        if inducing is None:
+            return ExactSystem(kernel).with_nodes(nodes)
+        return InducedSystem(kernel, kernel.points(inducing), self._storage).with_nodes(nodes)
+
+
+class MemoryInputs(LocalInputs):
+    """A graph in memory, whose edges can have other weights.
+
+    Parameters
+    ----------
+    adjacency : Adjacency
+        An undirected graph.
+    x : Tensor or None
+        Node features `[N, F]`, which may be sparse; None takes rows of the adjacency instead.
     widths : sequence of int
-        Numbers of principal directions to compute, the fewest first.
+        Numbers of principal directions to compute.
     seed : int
         Random seed of the principal directions.
     axes : mapping
-        Principal directions to use again, by "x" and "topology"; None computes them.
+        As of `LocalInputs`.
     """
 
-    # Where there are more labels than a model's `inducing`, they are inducing points themselves, up to this many.
-    most_inducing = 2048
-
-    def __init__(self, data: Any, widths: Sequence[int], seed: int, axes: Mapping[str, Tensor] | None = None) -> None:
-        edges = *read_edges(data, data.num_nodes), int(data.num_nodes)
-        check_symmetric(*edges)
-        self.adjacency = Adjacency(*edges)
-        self.mean_cosine: float | None = None  # set by feature_agreement
-        self.weighs_edges = self.adjacency.num_edges > 0  # edges can have other weights
-        self.has_features = getattr(data, "x", None) is not None
-        self.axes, self._seed = dict(axes or {}), seed
-        self._rows: Tensor | None = None  # of the adjacency in their principal directions, once they are used
-        if self.has_features:
-            x = check_node_features(data)
+    def __init__(
+        self, adjacency: Adjacency, x: Tensor | None, widths: Sequence[int], seed: int,
+        axes: Mapping[str, Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(axes, seed, InMemory(torch.empty(0, device=adjacency.edge_index.device)))
+        self.adjacency, self.has_features = adjacency, x is not None
+        if x is not None:
             rows = x.to_sparse_coo() if mostly_zeros(x) and not x.is_cuda else x  # type: ignore[no-untyped-call]
-            self._x = self._projected("x", unit_rows(rows), max(widths))
-        else:
-            self._x = self._topology
+            self._projected_x = self._projected("x", unit_rows(rows), max(widths))
         self.widths = sorted({min(width, self._x.shape[1]) for width in widths})
 
     @property
-    def _topology(self) -> Tensor:
-        """The rows of the adjacency in their principal directions."""
-        if self._rows is None:
-            self._rows = self._projected("topology", unit_rows(self._neighbours()), TOPOLOGY_WIDTH)
-        return self._rows
+    def _x(self) -> Tensor:
+        return self._projected_x if self.has_features else self._topology
 
-    def _neighbours(self, nodes: Tensor | None = None) -> Tensor:
-        """The rows of the adjacency of these nodes, in ascending order, or of all, as a sparse tensor."""
-        (sources, targets), weight = self.adjacency.edge_index, self.adjacency.edge_weight
-        columns = self.adjacency.num_nodes
-        rows = columns if nodes is None else len(nodes)
-        if nodes is not None:
-            chosen = torch.isin(sources, nodes)
-            sources, targets = torch.searchsorted(nodes, sources[chosen]), targets[chosen]
-            weight = None if weight is None else weight[chosen]
-        weight = torch.ones(len(sources), device=sources.device) if weight is None else weight.float()
-        index = torch.stack([sources, targets])
-        return torch.sparse_coo_tensor(index, weight, (rows, columns), check_invariants=False).coalesce()
+    @cached_property
+    def _topology(self) -> Tensor:
+        return self._projected("topology", unit_rows(self._neighbours()), TOPOLOGY_WIDTH)
+
+    def _neighbours(self) -> Tensor:
+        """The adjacency as a sparse tensor."""
+        edges, weight, nodes = self.adjacency.edge_index, self.adjacency.edge_weight, self.adjacency.num_nodes
+        weight = torch.ones(edges.shape[1], device=edges.device) if weight is None else weight.float()
+        return torch.sparse_coo_tensor(edges, weight, (nodes, nodes), check_invariants=False).coalesce()
 
     def _projected(self, name: str, rows: Tensor, width: int) -> Tensor:
         """Rows, which may be sparse, in their principal directions."""
@@ -120,72 +189,21 @@ class RidgeInputs:
             self.axes[name] = principal_axes(Moments(rows), width, torch.Generator().manual_seed(self._seed))
         return (rows if rows.layout == torch.strided else compressed(rows)) @ self.axes[name]
 
-    def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
-        """The node features in their first principal directions, ready for these kernels; None: the given weights."""
-        adjacency = self.adjacency if edge_weight is None else self.adjacency.reweighted(edge_weight)
-        return Propagation(self._x[:, :width].contiguous(), adjacency, filters_of(kernels))
+    def _adjacency(self, edge_weight: Tensor | None) -> Adjacency:
+        return self.adjacency if edge_weight is None else self.adjacency.reweighted(edge_weight)
 
-    def topology(self, kernels: Sequence[FilterKernel]) -> Propagation:
-        """The rows of the adjacency in their principal directions, ready for these kernels."""
-        return Propagation(self._topology, self.adjacency, filters_of(kernels))
+    def feature_agreement(self, mean: float | None = None, first: int = 0) -> tuple[Tensor, float]:
+        """The weights of the edges from `first` on by the agreement of node features `[E]`, and their mean cosine.
 
-    def induced_system(self, kernel: MixtureKernel, nodes: Tensor) -> InducedSystem:
-        """The system of a kernel with these nodes as inducing points."""
-        return InducedSystem(kernel, kernel.points(nodes))
-
-    def feature_agreement(self) -> Tensor:
-        """Edge weights by the agreement of node features, `[E]`."""
-        cosine = self._edge_cosines()
-        self.mean_cosine = float(cosine.mean())
-        return self._weighted(relative_agreement(cosine, self.mean_cosine))
-
-    def new_feature_agreement(self, count: int) -> Tensor:
-        """The weights of the last `count` edges, relative to the mean of those of `feature_agreement`."""
-        first = self.adjacency.num_edges - count
-        return self._weighted(relative_agreement(self._edge_cosines(first), self.mean_cosine or 0.0), first)
-
-    def _edge_cosines(self, first: int = 0) -> Tensor:
-        return edge_cosines(self._x[:, : self.widths[0]], self.adjacency.edge_index[:, first:])
-
-    def _weighted(self, agreement: Tensor, first: int = 0) -> Tensor:
-        given = self.adjacency.edge_weight
-        return agreement if given is None else agreement * given[first:]
-
-    def changed(self, change: GraphChange) -> RidgeInputs:
-        """The inputs after a change of the graph.
-
-        Principal directions stay. To those of the rows of the adjacency, new nodes contribute nothing as neighbours.
+        Agreement is relative to the `mean` cosine; None takes that of these edges.
         """
-        after = copy.copy(self)
-        after.adjacency = Adjacency(change.data.edge_index, read_weight(change.data), change.num_nodes)
-        after.axes = dict(self.axes)  # copies of a model grow apart
-        if "topology" in self.axes:  # also where no member uses them: the next choice of settings may
-            after.axes["topology"] = pad(self.axes["topology"], (0, 0, 0, change.num_new_nodes))
-        if self._rows is not None:
-            rows = unit_rows(after._neighbours(change.touched)) @ after.axes["topology"]
-            after._rows = replaced_rows(self._rows, change.touched, rows)
-        if self.has_features:
-            after._x = appended_rows(self._x, unit_rows(change.new_x.float()) @ self.axes["x"])
-        else:
-            after._x = after._topology
-        return after
-
-    def changed_graph(self, before: Propagation, change: GraphChange, topology: bool) -> Tensor:
-        """The node features of a graph after a change, from those before."""
-        width, rows = before.x.shape[1], self._topology if topology else self._x
-        if self.has_features and not topology:
-            return appended_rows(before.x, rows[len(before.x) :, :width])
-        return replaced_rows(before.x, change.touched, rows[change.touched, :width])
+        cosine = edge_cosines(self._x[:, : self.widths[0]], self.adjacency.edge_index[:, first:])
+        mean = float(cosine.mean()) if mean is None else mean
+        agreement, given = relative_agreement(cosine, mean), self.adjacency.edge_weight
+        return agreement if given is None else agreement * given[first:], mean
 
 
-def replaced_rows(x: Tensor, nodes: Tensor, rows: Tensor) -> Tensor:
-    """x with other rows at these nodes, some of which may be new."""
-    after = pad(x, (0, 0, 0, max(0, int(nodes.max()) + 1 - len(x)))) if len(nodes) else x.clone()
-    after[nodes] = rows
-    return after
-
-
-def filters_of(kernels: Sequence[FilterKernel]) -> list[Any]:
+def filters_of(kernels: Sequence[FilterKernel]) -> list[Filter]:
     """All filters of these kernels, each once."""
     return list(dict.fromkeys(filter for kernel in kernels for filter in kernel.filters))
 
@@ -204,22 +222,23 @@ def relative_agreement(cosine: Tensor, mean: float) -> Tensor:
 
 
 def class_agreement(probabilities: Tensor, edge_index: Tensor) -> Tensor:
-    """The probability that both ends have the same class, at least `LEAST_AGREEMENT`, `[E]`."""
-    return edge_products(probabilities, edge_index).clamp(min=LEAST_AGREEMENT)
+    """The probability that both ends have the same class, at least `MIN_AGREEMENT`, `[E]`."""
+    return edge_products(probabilities, edge_index).clamp(min=MIN_AGREEMENT)
 
 
 def edge_products(values: Tensor, edge_index: Tensor) -> Tensor:
     """⟨values[i], values[j]⟩ for each edge (i, j), `[E]`; in parts, as there may be many more edges than nodes."""
-    size = max(1, MOST_ENTRIES // values.shape[1])
+    size = max(1, MAX_ENTRIES // values.shape[1])
     parts = [(values[i] * values[j]).sum(1) for i, j in (part.unbind(0) for part in torch.split(edge_index, size, 1))]
     return torch.cat(parts) if parts else values.new_empty(0)
 
 
 class Moments:
-    """Products of x `[N, D]` with itself, which principal directions are found by; x may be sparse."""
+    """Products of x `[N, D]` with itself, for its principal directions; x may be sparse."""
 
     def __init__(self, x: Tensor) -> None:
-        self._x, self.shape, self.device = x, x.shape, x.device
+        self._x, self.device = x, x.device
+        self.shape: Sequence[int] = x.shape
 
     @cached_property
     def _factors(self) -> tuple[Tensor, Tensor]:
@@ -243,14 +262,14 @@ class Moments:
         return projected.t() @ projected
 
 
-def principal_axes(moments: Any, width: int, generator: torch.Generator) -> Tensor:
+def principal_axes(moments: Moments, width: int, generator: torch.Generator) -> Tensor:
     """The directions in which the rows of x vary most, in descending order, orthonormal `[D, at most width]`.
 
     From its `Moments`, in memory, on disk or on a cluster. Where x is wide, by subspace iteration (Halko et al., 2011)
     from a random start.
     """
     rows, columns = moments.shape
-    if columns <= max(width, MOST_EXACT_COLUMNS):
+    if columns <= max(width, MAX_EXACT_COLUMNS):
         return eigenvectors(moments.gram())[:, : min(width, rows)].contiguous()
     basis = torch.randn(columns, width, generator=generator).to(moments.device)
     for _ in range(SUBSPACE_ITERATIONS):

@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from lggd._system.memory import Scratch
-from lggd.closed_form.filters import ROWS_PER_BLOCK, Propagation, StoredAdjacency
-from lggd.closed_form.kernels import FilterKernel, MixtureKernel
-from lggd.closed_form.ridge import InducedSystem
+from lggd.closed_form.filters import ROWS_PER_BLOCK, StoredAdjacency
 from lggd.closed_form.ridge_inputs import (
     SUBSPACE_ITERATIONS,
     TOPOLOGY_WIDTH,
+    LocalInputs,
     Moments,
     eigenvectors,
-    filters_of,
     principal_axes,
 )
 from lggd.errors import InputError
@@ -27,53 +25,60 @@ from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.validation import check_finite
 
 
-class StoredInputs:
-    """A graph on disk with its node features, or without: `RidgeInputs` without weights of single edges.
+class StoredInputs(LocalInputs):
+    """A graph on disk with its node features, or without; its edges have their given weights.
 
-    Projected and filtered features lie in temporary files.
+    Projected and filtered features lie in temporary files. Where principal directions are known, nothing is read
+    before features are asked for.
     """
 
-    weighs_edges = False
-    mean_cosine: float | None = None
-    most_inducing = 0  # with so many nodes, each inducing point takes a lot of space
+    max_inducing = 0  # with so many nodes, each inducing point takes a lot of space
 
     def __init__(
-        self, graph: Graph, x: Tensor | None, widths: Sequence[int], seed: int, axes: Mapping[str, Tensor] | None
-    ) -> None:
-        self._csr, self.has_features = graph.csr, x is not None
-        self.axes, self._seed, self.scratch = dict(axes or {}), seed, Scratch()
-        self._adjacency = StoredAdjacency(graph.csr)
-        self._x = self._topology if x is None else self._projected(x, max(widths))
-        self.widths = sorted({min(width, self._x.shape[1]) for width in widths})
-
-    def _projected(self, x: Tensor, width: int) -> Tensor:
-        """Node features in their principal directions."""
-        if x.dim() != 2 or x.shape[0] != self._csr.num_nodes or x.shape[1] == 0:
+        self, graph: Graph, x: Tensor | None, widths: Sequence[int], seed: int,
+        axes: Mapping[str, Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(axes, seed, Scratch())
+        self._csr, self._given, self.has_features = graph.csr, x, x is not None
+        self._stored = StoredAdjacency(graph.csr)
+        if x is not None and (x.dim() != 2 or x.shape[0] != self._csr.num_nodes or x.shape[1] == 0):
             raise InputError("data.x", f"have shape [{self._csr.num_nodes}, F], one row per node", list(x.shape))
+        if x is not None and "x" not in self.axes:
+            generator = torch.Generator().manual_seed(seed)
+            moments = SummedMoments(self._moments, x.shape)
+            self.axes["x"] = principal_axes(moments, max(widths), generator)
+        columns = (self._topology if x is None else self.axes["x"]).shape[1]
+        self.widths = sorted({min(width, columns) for width in widths})
 
-        def blocks() -> Iterator[Tensor]:
-            for part in self._parts(len(x)):
-                rows = x[part].float()
-                check_finite("data.x", rows)
-                yield unit_rows(rows)
-                if self._csr.mapped is not None:
-                    self._csr.mapped.release()
+    def _moments(self, name: str, *arguments: Tensor) -> Iterator[Tensor]:
+        return (getattr(Moments(block), name)(*arguments) for block in self._blocks())
 
-        if "x" not in self.axes:
-            generator = torch.Generator().manual_seed(self._seed)
-            moments = SummedMoments(lambda name, *of: (getattr(Moments(b), name)(*of) for b in blocks()), x.shape)
-            self.axes["x"] = principal_axes(moments, width, generator)
-        projected = self.scratch.empty(len(x), self.axes["x"].shape[1])
-        for part, rows in zip(self._parts(len(x)), blocks(), strict=True):
+    def _blocks(self) -> Iterator[Tensor]:
+        """The rows of the node features with unit length, block by block."""
+        if self._given is None:
+            return
+        for part in self._parts(len(self._given)):
+            rows = self._given[part].float()
+            check_finite("data.x", rows)
+            yield unit_rows(rows)
+            if self._csr.mapped is not None:
+                self._csr.mapped.release()
+
+    def _parts(self, rows: int) -> Iterator[slice]:
+        return self._storage.parts(rows, ROWS_PER_BLOCK)
+
+    @cached_property
+    def _x(self) -> Tensor:
+        if self._given is None:
+            return self._topology
+        projected = self._storage.empty(len(self._given), self.axes["x"].shape[1])
+        for part, rows in zip(self._parts(len(projected)), self._blocks(), strict=True):
             projected[part] = rows @ self.axes["x"]
         return projected
 
-    def _parts(self, rows: int) -> Iterator[slice]:
-        return self.scratch.parts(rows, ROWS_PER_BLOCK)
-
     @cached_property
     def _topology(self) -> Tensor:
-        """The rows of the adjacency in their principal directions, by subspace iteration."""
+        """By subspace iteration."""
         rows = StreamedMatrix.unit_rows(self._csr)
         if "topology" not in self.axes:
             nodes, width = self._csr.num_nodes, min(TOPOLOGY_WIDTH, self._csr.num_nodes)
@@ -84,31 +89,17 @@ class StoredInputs:
             self.axes["topology"] = (basis @ eigenvectors(projected.t() @ projected)).contiguous()
         return rows(self.axes["topology"])
 
-    def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
-        """The node features in their first principal directions, ready for these kernels."""
-        x = self._x
-        if width < x.shape[1]:
-            x = self.scratch.empty(len(x), width)
-            for part in self._parts(len(x)):
-                x[part] = self._x[part, :width]
-        return Propagation(x, self._adjacency, filters_of(kernels), self.scratch)
-
-    def topology(self, kernels: Sequence[FilterKernel]) -> Propagation:
-        """The rows of the adjacency in their principal directions, ready for these kernels."""
-        return Propagation(self._topology, self._adjacency, filters_of(kernels), self.scratch)
-
-    def induced_system(self, kernel: MixtureKernel, nodes: Tensor) -> InducedSystem:
-        """The system of a kernel with these nodes as inducing points."""
-        return InducedSystem(kernel, kernel.points(nodes), self.scratch)
+    def _adjacency(self, edge_weight: Tensor | None) -> StoredAdjacency:
+        if edge_weight is not None:
+            raise InputError("agreement", "be None on a graph on disk", "edge weights", "Use KernelRidge.large().")
+        return self._stored
 
 
-class SummedMoments:
+class SummedMoments(Moments):
     """`Moments` of a matrix in blocks of rows; `parts` calls a method of the moments of each block."""
 
-    device = torch.device("cpu")
-
     def __init__(self, parts: Callable[..., Iterable[Tensor]], shape: Sequence[int]) -> None:
-        self._parts, self.shape = parts, shape
+        self._parts, self.shape, self.device = parts, shape, torch.device("cpu")
 
     def gram(self) -> Tensor:
         return self._total("gram")

@@ -1,8 +1,8 @@
 """Graphs beyond one machine: rows in blocks on the nodes of a Ray cluster, which exchange boundary values only."""
 
-from lggd.cluster.closed_form import ClusterPrediction, solve
+from lggd.cluster.closed_form import solve
 from lggd.cluster.connection import connect
 from lggd.cluster.evolution import ClusterStatistics, evolve
 from lggd.cluster.propagation import propagate
 
-__all__ = ["ClusterPrediction", "ClusterStatistics", "connect", "evolve", "propagate", "solve"]
+__all__ = ["ClusterStatistics", "connect", "evolve", "propagate", "solve"]

@@ -1,4 +1,4 @@
-"""Rows of a graph as blocks on workers: the rows of one with its halo, the nodes outside that they read, and its state.
+"""Rows of a graph on a worker as a block: its rows, its halo (the nodes outside that they read), and its state.
 
 A block numbers its own nodes first and then those of its halo, both ascending. The neighbours of a row keep their
 order, so that it is summed as on one machine, to the same bits. What it computes is a `Program`: a generator that

@@ -112,10 +112,10 @@ def alive_nodes() -> list[ClusterNode]:
         remedy = "Use `with lggd.cluster.connect(address):` around it."
         raise InputError("lggd.cluster", "be connected to a cluster", "no connection", remedy)
     cpus = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
-    found = [ClusterNode(name, count) for name, count in sorted(cpus.items()) if count]
-    if not found:
+    alive = [ClusterNode(name, count) for name, count in sorted(cpus.items()) if count]
+    if not alive:
         raise InputError("address", "be that of a cluster with CPUs", "none", "Add a node with `ray start --address`.")
-    return found
+    return alive
 
 
 def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> None:
@@ -129,17 +129,17 @@ def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> Non
         import socket
         from pathlib import Path
 
-        found: dict[str, Any] = {"host": socket.gethostname(), "lggd": None, "format": None, "manifest": None}
+        facts: dict[str, Any] = {"host": socket.gethostname(), "lggd": None, "format": None, "manifest": None}
         try:
-            found["lggd"] = importlib.metadata.version("lggd")
+            facts["lggd"] = importlib.metadata.version("lggd")
             from lggd.graph.stored_graph import VERSION
 
-            found["format"] = VERSION
+            facts["format"] = VERSION
         except ImportError:  # that of the version included
             pass
         if path is not None and Path(path).is_file():
-            found["manifest"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        return found
+            facts["manifest"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return facts
 
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -150,21 +150,21 @@ def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> Non
         check_answer(answer, describe(path), folder)
 
 
-def check_answer(found: Mapping[str, Any], expected: Mapping[str, Any], folder: Path | None) -> None:
-    """Compares what a node says of itself with what this process expects."""
-    where = f"the node {found['host']}"
-    if found["lggd"] != expected["lggd"]:
-        value = "no lggd" if found["lggd"] is None else f"lggd {found['lggd']}"
+def check_answer(facts: Mapping[str, Any], expected: Mapping[str, Any], folder: Path | None) -> None:
+    """Raises unless the facts about a node are those that this process expects."""
+    where = f"the node {facts['host']}"
+    if facts["lggd"] != expected["lggd"]:
+        value = "no lggd" if facts["lggd"] is None else f"lggd {facts['lggd']}"
         remedy = "Install the same version on all nodes, for example by `setup_commands` of `ray up`."
         raise InputError(where, f"have lggd {expected['lggd']}", value, remedy)
-    if found["format"] != expected["format"]:
+    if facts["format"] != expected["format"]:
         remedy = "Install the same version of lggd on all nodes."
-        raise InputError(where, f"read graphs of format {expected['format']}", found["format"], remedy)
+        raise InputError(where, f"read graphs of format {expected['format']}", facts["format"], remedy)
     if folder is None:
         return
     remedy = "Put it on a disk that all nodes share, or copy it to the same path on every node."
-    if found["manifest"] is None:
+    if facts["manifest"] is None:
         raise InputFileError(str(folder), f"be the folder of the graph on {where}", but="there is none", remedy=remedy)
-    if found["manifest"] != expected["manifest"]:
+    if facts["manifest"] != expected["manifest"]:
         clause = f"that on {where} has another checksum"
         raise InputFileError(str(folder), "be the same graph on all nodes", but=clause, remedy=remedy)

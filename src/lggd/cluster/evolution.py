@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,13 @@ from lggd.cluster.team import Team
 from lggd.equation import Boundary, Potential, Sources, check_p, mask_of, read_potential
 from lggd.errors import InputError
 from lggd.graph import Graph
+from lggd.progress import Callback, Progress
 from lggd.solvers.adjoint import Stepper
-from lggd.solvers.cauchy import FAR, CauchyProblem, read_start
+from lggd.solvers.cauchy import INITIAL_VALUE, CauchyProblem, read_start
 from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_times, choose_step, make_plan
 from lggd.solvers.solution import Solution, Statistics, Status
 from lggd.validation import check_instance, check_int, check_real
 
-# Called with the number of finished steps and their total.
-ProgressCallback = Callable[[int, int], None]
 Array = NDArray[Any]
 
 
@@ -129,9 +128,9 @@ def make_bounds(graph: Graph, blocks: int | None, groups: int) -> list[int]:
 def evolve(
     graph: Graph | str | Path, sources: Sources | None, *, start: Tensor | None = None,
     times: Sequence[float] = (1, 2, 3, 4, 5), p: float = 1, potential: Potential | None = None,
-    scheme: FixedStep = RK4(), far: float = FAR, blocks: int | None = None, column_blocks: int = 1,
+    scheme: FixedStep = RK4(), initial_value: float = INITIAL_VALUE, blocks: int | None = None, column_blocks: int = 1,
     threads: int | None = None, checkpoint_every: int = 10, checkpoints: str | Path | None = None, verify: bool = True,
-    callback: ProgressCallback | None = None,
+    callback: Callback | None = None,
 ) -> Solution:  # fmt: skip
     """`lggd.evolve` on a cluster, without gradients: the same bits, where columns are not split.
 
@@ -141,7 +140,7 @@ def evolve(
     ----------
     graph : path or Graph
         The folder of a graph, written by `Graph.save` or `lggd graph build`; or a graph opened from one.
-    sources, start, times, p, potential, scheme, far
+    sources, start, times, p, potential, scheme, initial_value
         As in `lggd.evolve`.
     blocks : int, optional
         Number of ranges of rows; None takes one for each node.
@@ -156,7 +155,7 @@ def evolve(
     verify : bool
         Whether every block compares the checksums of the graph, which reads it once.
     callback : callable, optional
-        Called at each checkpoint with the number of steps so far and their total.
+        Called with a `Progress` of the stage "evolution" at each checkpoint.
 
     Returns
     -------
@@ -168,7 +167,7 @@ def evolve(
     >>> import lggd, tempfile
     >>> lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max").save(folder := tempfile.mkdtemp())
     >>> with lggd.cluster.connect():  # doctest: +SKIP
-    ...     solution = lggd.cluster.evolve(folder, [0], times=(1.0, 20.0), far=10.0)
+    ...     solution = lggd.cluster.evolve(folder, [0], times=(1.0, 20.0), initial_value=10.0)
     >>> solution.value[-1, :, 0]  # doctest: +SKIP
     tensor([0.0000, 1.0000, 2.0000])
     """
@@ -176,10 +175,10 @@ def evolve(
     opened, folder = open_graph(graph)
     boundary = None if sources is None else Boundary.read(sources, opened.num_nodes)
     if start is None and boundary is not None:
-        check_real("far", far, 0, closed="left", rule="be non-negative and finite")
+        check_real("initial_value", initial_value, 0, closed="left", rule="be non-negative and finite")
         initial, columns, dtype = None, len(boundary.columns), opened.dtype
     else:
-        initial = read_start(opened, boundary, start, far)
+        initial = read_start(opened, boundary, start, initial_value)
         columns, dtype = initial.shape[1], initial.dtype
     rho = None if potential is None else read_potential(potential, opened, columns, dtype)
     p, ends = check_p(p), check_times(times)
@@ -189,7 +188,7 @@ def evolve(
 
     def program_of(block: int, group: int) -> tuple[type[Any], Sequence[Any]]:
         rows, part = slice(bounds[block], bounds[block + 1]), slice(*groups[group])
-        begin: Tensor | float = float(far) if initial is None else initial[rows, part]
+        begin: Tensor | float = float(initial_value) if initial is None else initial[rows, part]
         own = None if rho is None else rho[rows] if rho.shape[1] == 1 else rho[rows, part]
         nodes = None if boundary is None else [_inside(x, rows) for x in boundary.columns[part]]
         count = part.stop - part.start
@@ -208,7 +207,7 @@ def evolve(
                 team.run([step] * taken, exchanges=len(tableau.weights))
                 done += taken
                 if callback is not None:
-                    callback(done, plan.steps)
+                    callback(Progress("evolution", done, plan.steps))
             for number, part in enumerate(team.call("output")):
                 group, block = divmod(number, team.per_group)
                 value[k, bounds[block] : bounds[block + 1], slice(*groups[group])] = part
@@ -217,7 +216,7 @@ def evolve(
         raise FloatingPointError("The evolution diverged. Use step=None, which stays within the scheme's limit.")
 
     def residual() -> float:
-        problem = CauchyProblem(opened, sources, value[-1], p, potential, None, far)
+        problem = CauchyProblem(opened, sources, value[-1], p, potential, None, initial_value)
         return problem.residual(problem.start)
 
     seconds = clock.perf_counter() - began

@@ -41,11 +41,17 @@ class SeriesUnit:
 
 
 @dataclass(frozen=True)
-class GraphFacts:
-    """Numbers about propagated features that depend on all blocks.
+class FeatureStatistics:
+    """Statistics of propagated features that depend on all blocks.
 
-    `place` is where the sums of each filter are: the key of its series, and the number among them. Features that are
-    shorter than `negligible` are 0. `scale` is the root mean square of their lengths, by filter, where it is needed.
+    Attributes
+    ----------
+    place : dict
+        Where the sums of each filter are: the key of its series, and the number among them.
+    negligible : float
+        Features that are shorter are 0.
+    scale : dict
+        The root mean square of the lengths, by filter, where it is needed.
     """
 
     place: dict[Filter, tuple[str, int]]
@@ -139,23 +145,32 @@ class PropagationProgram:
         inside = ((nodes >= self.rows.first) & (nodes < self.rows.last)).nonzero().squeeze(1)
         return inside, nodes[inside] - self.rows.first
 
-    def filtered_rows(self, facts: GraphFacts, filter: Filter, unit: bool, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    def filtered_rows(
+        self, statistics: FeatureStatistics, filter: Filter, unit: bool, nodes: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """The filtered features of those of the nodes that are own ones, and their positions among `nodes`."""
         inside, local = self._own_nodes(nodes)
-        return inside, LocalGraph(self._sums, facts).rows(filter, local, unit)
+        return inside, self.features(statistics).rows(filter, local, unit)
+
+    def features(self, statistics: FeatureStatistics) -> LocalFeatures:
+        """The filtered features of the own nodes."""
+        return LocalFeatures(self._sums, statistics, self.rows.owned)
 
 
-class LocalGraph:
+@dataclass(frozen=True, eq=False)
+class LocalFeatures:
     """Propagated features of the own nodes, as `MixtureKernel` asks for them."""
 
-    def __init__(self, sums: Mapping[str, Sequence[Tensor]], facts: GraphFacts) -> None:
-        self._sums, self._facts = sums, facts
+    sums: Mapping[str, Sequence[Tensor]]
+    statistics: FeatureStatistics
+    num_nodes: int
 
-    def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
+    def rows(self, filter: Filter, nodes: Tensor | None, unit: bool = True) -> Tensor:
         """The filtered features of these own nodes, with unit or relative lengths, `[n, D]`."""
-        key, number = self._facts.place[filter]
-        rows, length = unit_or_zero(self._sums[key][number][nodes], self._facts.negligible)
-        return rows if unit else rows * (length / self._facts.scale[filter])
+        key, number = self.statistics.place[filter]
+        total = self.sums[key][number]
+        rows, length = unit_or_zero(total if nodes is None else total[nodes], self.statistics.negligible)
+        return rows if unit else rows * (length / self.statistics.scale[filter])
 
 
 def own_features(rows: BlockRows, unit: bool) -> Tensor:
@@ -165,8 +180,8 @@ def own_features(rows: BlockRows, unit: bool) -> Tensor:
     return normalize(own) if unit else own
 
 
-class ClusterGraph:
-    """Propagated node features on the blocks of a cluster, as `MixtureKernel` and `KernelRidge` ask for them.
+class ClusterFeatures:
+    """Propagated node features on the blocks of a cluster, as `MixtureKernel` and the choice of kernels ask for them.
 
     Parameters
     ----------
@@ -181,15 +196,18 @@ class ClusterGraph:
 
     def __init__(self, team: Team, name: str, width: int, filters: Sequence[Filter]) -> None:
         self._team, self._name, self._width = team, name, width
-        self.x = torch.empty(team.bounds[-1], 0)  # its length is the number of nodes
-        length = sum(team.call("total_length", width)) / max(1, team.bounds[-1])
-        self.facts = GraphFacts({}, NEGLIGIBLE * length, {})
+        length = sum(team.call("total_length", width)) / max(1, self.num_nodes)
+        self.statistics = FeatureStatistics({}, NEGLIGIBLE * length, {})
         self._known: dict[tuple[Filter, bool, bytes], Tensor] = {}
         self.extend(filters)
 
+    @property
+    def num_nodes(self) -> int:
+        return self._team.bounds[-1]
+
     def extend(self, filters: Sequence[Filter]) -> None:
         """Adds filters that may be asked for."""
-        place = self.facts.place
+        place = self.statistics.place
         new = [filter for filter in dict.fromkeys(filters) if filter not in place]
         for self_loops in (True, False):
             series = series_of(new, self_loops)
@@ -202,28 +220,27 @@ class ClusterGraph:
             )
             place.update({filter: (key, number) for number, filter in enumerate(series)})
 
-    def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
+    def rows(self, filter: Filter, nodes: Tensor | None, unit: bool = True) -> Tensor:
         """The filtered features of these nodes, with unit or relative lengths, `[n, D]`."""
-        key = filter, unit, nodes.numpy().tobytes()
+        nodes = torch.arange(self.num_nodes) if nodes is None else nodes
+        key, statistics = (filter, unit, nodes.numpy().tobytes()), self.statistics
         if key not in self._known:
-            if not unit and filter not in self.facts.scale:
-                square = sum(self._team.call("total_square", *self.facts.place[filter])) / self._team.bounds[-1]
-                self.facts.scale[filter] = square**0.5
-            answers = self._team.call("filtered_rows", self.facts, filter, unit, nodes)
+            if not unit and filter not in statistics.scale:
+                square = sum(self._team.call("total_square", *statistics.place[filter])) / self.num_nodes
+                statistics.scale[filter] = square**0.5
+            answers = self._team.call("filtered_rows", statistics, filter, unit, nodes)
             self._known[key] = arranged(answers, len(nodes))
         return self._known[key]
 
 
-def arranged(answers: Sequence[tuple[Tensor, Tensor]], count: int, dim: int = 0) -> Tensor:
-    """Rows from several blocks at their positions; `dim` is the axis of the rows."""
-    places, rows = torch.cat([inside for inside, _ in answers]), torch.cat([rows for _, rows in answers], dim)
-    shape = list(rows.shape)
-    shape[dim] = count
-    return rows.new_empty(shape).index_copy_(dim, places, rows)
+def arranged(answers: Sequence[tuple[Tensor, Tensor]], count: int) -> Tensor:
+    """Rows from several blocks at their positions."""
+    places, rows = torch.cat([inside for inside, _ in answers]), torch.cat([rows for _, rows in answers])
+    return rows.new_empty(count, rows.shape[1]).index_copy_(0, places, rows)
 
 
 @contextmanager
-def row_blocks(
+def open_team(
     graph: Graph | str | Path, blocks: int | None, threads: int | None, checkpoint_every: int,
     checkpoints: str | Path | None, verify: bool,
 ) -> Iterator[tuple[Graph, Team]]:  # fmt: skip
@@ -269,20 +286,20 @@ def propagate(
     """
     for filter in filters:
         check_instance("filters", filter, Filter, "filters such as Hops(2), HighPass() or PPR(0.1)")
-    with row_blocks(graph, blocks, threads, checkpoint_every, checkpoints, verify) as (opened, team):
+    with open_team(graph, blocks, threads, checkpoint_every, checkpoints, verify) as (opened, team):
         given = _check_x(opened, x)
         parts = [None if x is None else given[first:last] for first, last in pairwise(team.bounds)]
         team.prepare(lambda block, _: (PropagationProgram, (parts[block], None)))
-        propagated = ClusterGraph(team, "x", given.shape[1], filters)
-        return [torch.cat(team.call("sums", *propagated.facts.place[filter])) for filter in filters]
+        propagated = ClusterFeatures(team, "x", given.shape[1], filters)
+        return [torch.cat(team.call("sums", *propagated.statistics.place[filter])) for filter in filters]
 
 
 def _check_x(graph: Graph, x: Tensor | None) -> Tensor:
     if x is None:
         return stored_features(graph)
     if not isinstance(x, Tensor) or x.dim() != 2 or len(x) != graph.num_nodes or not x.is_floating_point():
-        found = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-        raise InputTypeError("x", f"be a floating-point tensor [{graph.num_nodes}, D]", found)
+        received = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise InputTypeError("x", f"be a floating-point tensor [{graph.num_nodes}, D]", received)
     return check_finite("x", x.float())
 
 

@@ -22,7 +22,7 @@ from lggd.validation import check_int
 # Seconds until all blocks must have started, before they read their edges.
 START_SECONDS = 300.0
 # Losses in a row, without a checkpoint between them, after which a computation is given up.
-MOST_LOSSES = 10
+MAX_LOSSES = 10
 
 # Returns the class and the arguments of the program of block `b` in column group `g`.
 ProgramOf = Callable[[int, int], tuple[type[Any], Sequence[Any]]]
@@ -136,7 +136,7 @@ class Team:
         self._get(waiting)
 
     def _get(self, references: Sequence[Any], timeout: float | None = None) -> list[Any]:
-        """The values; errors of a user's making are raised as they are."""
+        """The values. Re-raises user errors unwrapped."""
         try:
             values: list[Any] = self.ray.get(list(references), timeout=timeout)
             return values
@@ -157,16 +157,16 @@ class Team:
         return self.actors[number].prepare.remote(program, as_arrays(tuple(arguments)))
 
     def call(self, name: str, *arguments: Any) -> list[Any]:
-        """What a method of the program returns, by block. It may be called again: it must not change anything."""
-        found: list[Any] = []
+        """The results of a method of the program, by block. It may be called again: it must not change anything."""
+        results: list[Any] = []
 
         def ask() -> None:
             shared = [self.ray.put(as_arrays(argument)) for argument in arguments]
-            found[:] = as_tensors(self._get([actor.call.remote(name, *shared) for actor in self.actors]))
+            results[:] = as_tensors(self._get([actor.call.remote(name, *shared) for actor in self.actors]))
 
-        for _ in range(MOST_LOSSES):
+        for _ in range(MAX_LOSSES):
             if self._guarded(ask):
-                return found
+                return results
         raise self._hopeless()
 
     def run(self, units: Sequence[Any], exchanges: int) -> None:
@@ -183,7 +183,7 @@ class Team:
             else:
                 losses += 1
                 self.repeated += len(interval)
-                if losses >= MOST_LOSSES:
+                if losses >= MAX_LOSSES:
                     raise self._hopeless()
 
     def _attempt(self, interval: Sequence[Any], exchanges: int) -> None:
@@ -243,7 +243,7 @@ class Team:
 
     def _recover(self) -> None:
         """Replaces lost blocks, on the nodes that have the fewest; all continue from the last checkpoint."""
-        for _ in range(MOST_LOSSES):
+        for _ in range(MAX_LOSSES):
             try:
                 lost, self.losses = self._lost(), self.losses + 1
                 nodes = alive_nodes()
@@ -265,7 +265,7 @@ class Team:
 
     def _hopeless(self) -> InputError:
         remedy = f"Restart it, or lower `checkpoint_every` below {self.every}."
-        return InputError("the cluster", "keep its nodes", f"{MOST_LOSSES} losses in a row", remedy)
+        return InputError("the cluster", "keep its nodes", f"{MAX_LOSSES} losses in a row", remedy)
 
 
 def _listed(references: Any) -> list[Any]:

@@ -23,7 +23,7 @@ from lggd._system.files import check_extension, check_readable, reading
 from lggd.datasets.by_name import FOLDER_VARIABLE, Root, silence
 from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
-from lggd.html import counted
+from lggd.text import counted
 from lggd.validation import listed, suggestion
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.graph.csr import CSR
 from lggd.validation import check_entries, check_real
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
 
 # One set of nodes: an id, ids, or a mask [N].
 NodeSet = int | Sequence[int] | NDArray[np.generic] | Tensor
@@ -54,12 +57,12 @@ class Boundary:
                 return cls(tuple(columns), single=False)
         return cls((_read_set(sources, num_nodes, name),), single=True)
 
-    def mask(self, num_nodes: int) -> Tensor:
+    def mask(self, num_nodes: int) -> Bool[Tensor, "nodes k"]:
         """True on the boundary of each column, `[N, K]`."""
         return mask_of([torch.from_numpy(nodes) for nodes in self.columns], num_nodes)
 
 
-def mask_of(columns: Sequence[Tensor], num_nodes: int) -> Tensor:
+def mask_of(columns: Sequence[Tensor], num_nodes: int) -> Bool[Tensor, "nodes k"]:
     """Where the nodes of each column are, bool `[N, K]`."""
     mask = torch.zeros(num_nodes, len(columns), dtype=torch.bool)
     for k, nodes in enumerate(columns):
@@ -105,12 +108,12 @@ class DegreePotential:
     def __post_init__(self) -> None:
         check_real("alpha", self.alpha, closed="neither", rule="be a finite number")
 
-    def __call__(self, graph: Graph) -> Tensor:
+    def __call__(self, graph: Graph) -> Float[Tensor, " n"]:
         degree = graph.degree
         return torch.where(degree > 0, degree, torch.ones_like(degree)) ** self.alpha
 
 
-def read_potential(potential: Potential | None, graph: Graph, columns: int, dtype: torch.dtype) -> Tensor:
+def read_potential(potential: Potential | None, graph: Graph, columns: int, dtype: torch.dtype) -> Float[Tensor, "n g"]:
     """ρ by node, `[N, 1]` or `[N, K]`, on the graph's device; None is ρ = 1."""
     if potential is None:
         return torch.ones(graph.num_nodes, 1, dtype=dtype, device=graph.device)
@@ -136,7 +139,7 @@ def check_p(p: float) -> float:
     return float(p)
 
 
-def difference(graph: Graph, f: Tensor) -> Tensor:
+def difference(graph: Graph, f: Float[Tensor, " n *c"]) -> Float[Tensor, " e *c"]:
     """(d_w f)(i, j) = √w(i, j) · (f(j) − f(i)), Eq. (1)."""
     csr = graph.csr
     rise = f[csr.indices.long()] - f[csr.rows]
@@ -146,17 +149,19 @@ def difference(graph: Graph, f: Tensor) -> Tensor:
     return (root if f.dim() == 1 else root.unsqueeze(1)) * rise
 
 
-def upwind_difference(graph: Graph, f: Tensor) -> Tensor:
+def upwind_difference(graph: Graph, f: Float[Tensor, " n *c"]) -> Float[Tensor, " e *c"]:
     """(d⁻_w f)(i, j) = √w(i, j) · max(f(i) − f(j), 0), Eq. (4)."""
     return (-difference(graph, f)).clamp(min=0)
 
 
-def upwind_gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
+def upwind_gradient_norm(graph: Graph, f: Float[Tensor, " n *c"], p: float) -> Float[Tensor, " n *c"]:
     """‖∇⁻_w f(i)‖_p, Eq. (6), with the shape of f: the slope down which a front arrived."""
     return p_norm(graph.csr, upwind_difference(graph, f), p)
 
 
-def residual(graph: Graph, f: Tensor, p: float, potential: Tensor | float = 1.0) -> Tensor:
+def residual(
+    graph: Graph, f: Float[Tensor, " n *c"], p: float, potential: Float[Tensor, "n *#c"] | float = 1.0
+) -> Float[Tensor, " n *c"]:
     """ρ(i)‖∇⁻_w f(i)‖_p − 1, Eq. (7): 0 where f solves the equation, NaN where f is infinite.
 
     The boundary, where the equation need not hold, is included.
@@ -164,7 +169,7 @@ def residual(graph: Graph, f: Tensor, p: float, potential: Tensor | float = 1.0)
     return (potential * upwind_gradient_norm(graph, f, p) - 1).masked_fill(torch.isinf(f), math.nan)
 
 
-def p_norm(csr: CSR, nonnegative: Tensor, p: float) -> Tensor:
+def p_norm(csr: CSR, nonnegative: Float[Tensor, " e *c"], p: float) -> Float[Tensor, " n *c"]:
     """(Σ_j a(i, j)^p)^(1/p) over the edges of each row; the maximum for p = ∞; 0 for a row without edges."""
     check_p(p)
     if math.isinf(p):
@@ -198,13 +203,13 @@ class Field:
 
     csr: CSR
     p: float
-    rho: Tensor
-    root_weight: Tensor | None = None
-    boundary_mask: Tensor | None = None
+    rho: Float[Tensor, "#n g"]
+    root_weight: Float[Tensor, "e h"] | None = None
+    boundary_mask: Bool[Tensor, "n c"] | None = None
     symmetric: bool = True
 
     @cached_property
-    def root_weight_by_column(self) -> Tensor | None:
+    def root_weight_by_column(self) -> Float[Tensor, "e h"] | None:
         """√w along the transposed rows, which the adjoint reads."""
         if self.root_weight is None or self.symmetric:
             return self.root_weight
@@ -220,7 +225,7 @@ class Field:
         """The largest `cfl_number`; its product with the step must stay below a scheme's limits. 0 without edges."""
         return float(self.cfl_number().max())
 
-    def cfl_number(self) -> Tensor:
+    def cfl_number(self) -> Float[Tensor, "n g"]:
         """ρ(i)‖√w(i,·)‖_p, `[N, G]`: how much F(i) can change with f (Hölder)."""
         rho = self.rho.detach()
         if self.root_weight is None:
@@ -230,7 +235,7 @@ class Field:
         groups = max(rho.shape[1], reach.shape[1])
         return rho.repeat_interleave(groups // rho.shape[1], 1) * reach.repeat_interleave(groups // reach.shape[1], 1)
 
-    def _reach(self, root: Tensor) -> Tensor:
+    def _reach(self, root: Float[Tensor, "e h"]) -> Float[Tensor, "n h"]:
         """‖√w(i,·)‖_p, `[N, G]`."""
         csr = self.csr
         if csr.mapped is None:

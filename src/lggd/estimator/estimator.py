@@ -27,10 +27,9 @@ from lggd.estimator.inputs import (
     without_labels,
     without_nodes,
 )
-from lggd.estimator.passes import FitSteps, FitTask, fit_tasks
-from lggd.estimator.settings import changed_params, get_params, model_card, saveable, shown
+from lggd.estimator.settings import changed_params, format_setting, get_params, model_card, saveable
 from lggd.progress import Callback
-from lggd.training.engine import Checkpoint, History, without_prefix
+from lggd.training.engine import History, without_prefix
 from lggd.training.problems import read_seed
 
 # The fraction of labels that most models hold out for validation.
@@ -72,7 +71,7 @@ class NodeClassifier(ABC):
 
     # Whether predictions need `data.edge_index`; the others also work on a graph on disk, block by block.
     needs_edge_index: bool = True
-    # The setting that is a model itself, or None; `fit_inner` fits a copy of it, the attribute of that name with "_".
+    # The setting that is a model itself, or None; `_fit_inner` fits a copy of it, the attribute of that name with "_".
     _inner: ClassVar[str] = ""
 
     @property
@@ -98,11 +97,27 @@ class NodeClassifier(ABC):
         """Checks the settings, without data; raises an `InputError` if one is invalid."""
 
     @abstractmethod
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        """Fits the model to these labels: a generator that yields training requests and is sent the results.
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+        """Fits the model to these labels.
 
         Afterwards only the training labels are in use, so that an outer model can be trained on its predictions.
         """
+
+    def _fit_inner(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+        """Fits a copy of the inner model, and adds its curves to those of this one; None stays None."""
+        inner = copy.copy(self._inner_model)
+        setattr(self, f"{self._inner}_", inner)
+        if inner is not None:
+            inner._fit_to(nodes, labels, seed, callback)
+            self.history_ |= inner.history_
+
+    def _reseeded(self, seed: int) -> tuple[Self, int]:
+        """A copy for one member of an ensemble, and the seed to fit it with; its parts have derived seeds."""
+        model, inner = copy.copy(self), self._inner_model
+        if inner is not None:
+            inner, seed = inner._reseeded(seed)
+            setattr(model, self._inner, inner)
+        return model, seed
 
     @abstractmethod
     def _probabilities(self, data: Any) -> Tensor:
@@ -122,7 +137,7 @@ class NodeClassifier(ABC):
             inner = self._restored(self._inner_model, data, without_prefix(f"{self._inner}.", state))
             setattr(self, f"{self._inner}_", inner)
 
-    def fit(self, data: Any, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None) -> Self:
+    def fit(self, data: Any, *, callback: Callback | None = None) -> Self:
         """Fit the model to a graph with some labelled nodes.
 
         A fit that fails leaves the model unfitted; a refit discards everything learned or added before.
@@ -135,8 +150,6 @@ class NodeClassifier(ABC):
             joins the others afterwards. No other entry of `y` is read.
         callback : callable, optional
             Called with a `Progress` after every epoch.
-        checkpoint : Checkpoint, optional
-            Where unfinished training is saved, and resumed from.
 
         Returns
         -------
@@ -148,17 +161,19 @@ class NodeClassifier(ABC):
         >>> lggd.KernelRidge().fit(lggd.load("karate")).num_classes_
         2
         """
-        fit_tasks([self], [FitTask.read(data)], callback, checkpoint)
+        check_data(data)
+        try:
+            with torch.inference_mode(False), torch.enable_grad():  # the caller may have disabled gradients
+                self.check_settings()
+                check_storage(data, type(self).__name__, self.needs_edge_index)
+                seed = read_seed(self.seed)
+                labels = Labels.read(data).hold_out(self._held_out, torch.Generator().manual_seed(seed))
+                self._fit_to(data, labels, seed, callback)
+                self._set_labels(labels.known)
+        except BaseException:
+            self._unfit()
+            raise
         return self
-
-    def _fit(self, task: FitTask) -> FitSteps:
-        """Fits the model on its own: holds out labels where there are no validation nodes, and uses all afterwards."""
-        self.check_settings()
-        check_storage(task.data, type(self).__name__, self.needs_edge_index)
-        seed = read_seed(self.seed)
-        labels = Labels.read(task.data).hold_out(self._held_out, torch.Generator().manual_seed(seed))
-        yield from self._fit_to(task, labels, seed)
-        self._set_labels(labels.known)
 
     @property
     def _held_out(self) -> float:
@@ -355,7 +370,7 @@ class NodeClassifier(ABC):
         return self
 
     def __repr__(self) -> str:
-        return shown(self)
+        return format_setting(self)
 
     def _repr_html_(self) -> str:
         """The settings, and of a fitted model its labels and training curves, for notebooks."""

@@ -1,10 +1,9 @@
-"""The settings of models: by name as scikit-learn sets them, by path, as Python expressions, in notebooks, as JSON."""
+"""The settings of models: by path as scikit-learn names them, as Python expressions, in notebooks, as JSON."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, replace
 from importlib import import_module
 from types import ModuleType
@@ -27,79 +26,74 @@ PUBLIC = ("lggd", "lggd.baselines", "lggd.diffusion")
 _registered: dict[str, type[Any]] = {}
 
 
+def _parts(value: Any) -> dict[str, Any]:
+    """The settings that a value has by name: the fields of a dataclass, the entries of a tuple of such by number."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, tuple) and any(map(is_dataclass, value)):
+        return {str(number): entry for number, entry in enumerate(value)}
+    return {}
+
+
 def get_params(choice: Any, deep: bool = True) -> dict[str, Any]:
-    """The fields of a dataclass by name, and with `deep` those of nested dataclasses as "outer__inner"."""
+    """The settings of a dataclass by name, and with `deep` those inside of them by path.
+
+    >>> import lggd
+    >>> params = get_params(lggd.MeanReadout())
+    >>> params["readouts__0__optimization__epochs"], params["readouts__1"]
+    (2000, NearestClass())
+    """
     params: dict[str, Any] = {}
-    for field in fields(choice):
-        value = params[field.name] = getattr(choice, field.name)
-        if deep and is_dataclass(value) and not isinstance(value, type):
-            params |= {f"{field.name}__{name}": inner for name, inner in get_params(value).items()}
+    for name, value in _parts(choice).items():
+        params[name] = value
+        if deep:
+            params |= {f"{name}__{inner}": part for inner, part in get_params(value).items()}
     return params
 
 
-def changed_params(choice: Any, changes: dict[str, Any]) -> dict[str, Any]:
-    """The new values of the fields that `changes` name; a nested dataclass is replaced by a changed copy."""
-    known = [field.name for field in fields(choice)]
+def changed_params(choice: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The new values of the settings of `choice` that `changes` name by path; objects on the way are replaced."""
+    known = _parts(choice)
     changed: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}
-    for key, value in changes.items():
-        name, _, inner = key.partition("__")
+    for path, value in changes.items():
+        name, _, inner = path.partition("__")
         if name not in known:
-            rule = f"name settings of {type(choice).__name__} ({listed(known)})"
-            raise InputError("params", rule, repr(key), suggestion(name, known))
+            kind = f"entries of {format_setting(choice)}" if isinstance(choice, tuple) else type(choice).__name__
+            rule = f"name settings of {kind} ({listed(list(known))})"
+            raise InputError("params", rule, repr(path), suggestion(name, list(known)))
         if inner:
             nested.setdefault(name, {})[inner] = value
         else:
             changed[name] = value
     for name, inner_changes in nested.items():
-        value = changed.get(name, getattr(choice, name))
-        if not is_dataclass(value) or isinstance(value, type):
+        value = changed.get(name, known[name])
+        if not _parts(value):
             inner = next(iter(inner_changes))
             raise InputError("params", f"name a setting that {name} has", f"{name}__{inner} for {value!r}")
-        changed[name] = replace(value, **changed_params(value, inner_changes))
+        changed[name] = _with_params(value, inner_changes)
     return changed
 
 
-def get_at(model: Any, path: str) -> Any:
-    """The value at a path of fields and tuple indices, such as "readout.readouts.0"; `LookupError` without one."""
-    for name in path.split("."):
-        if isinstance(model, tuple):
-            model = model[int(name)]
-        elif name in getattr(model, "__dataclass_fields__", ()):
-            model = getattr(model, name)
-        else:
-            raise LookupError(f"{type(model).__name__} has no field {name}")
-    return model
+def _with_params(value: Any, changes: Mapping[str, Any]) -> Any:
+    """A copy of a dataclass or a tuple with other settings, which are validated again."""
+    changed = changed_params(value, changes)
+    if isinstance(value, tuple):
+        return tuple(changed.get(str(number), entry) for number, entry in enumerate(value))
+    return replace(value, **changed)
 
 
-def has_at(model: Any, path: str) -> bool:
-    with suppress(LookupError):
-        get_at(model, path)
-        return True
-    return False
-
-
-def replace_at(model: Any, path: str, value: Any) -> Any:
-    """A copy of the model with another value at a path; every dataclass along the path is validated again."""
-    name, _, rest = path.partition(".")
-    if rest:
-        value = replace_at(get_at(model, name), rest, value)
-    if isinstance(model, tuple):
-        return (*model[: int(name)], value, *model[int(name) + 1 :])
-    return replace(model, **{name: value})
-
-
-def shown(value: Any) -> str:
+def format_setting(value: Any) -> str:
     """The expression that creates a setting; dataclasses show only the fields that differ from their defaults."""
     if type(value) is tuple:
-        return f"({', '.join(map(shown, value))}{',' * (len(value) == 1)})"
+        return f"({', '.join(map(format_setting, value))}{',' * (len(value) == 1)})"
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
     changed = []
     for field in fields(value):
-        text = shown(getattr(value, field.name))
+        text = format_setting(getattr(value, field.name))
         default = field.default_factory() if field.default_factory is not MISSING else field.default
-        if text != shown(default):
+        if text != format_setting(default):
             changed.append(f"{field.name}={text}")
     return f"{type(value).__name__}({', '.join(changed)})"
 
@@ -107,7 +101,7 @@ def shown(value: Any) -> str:
 def model_card(model: NodeClassifier) -> str:
     """The settings, and of a fitted model its labels and training curves, as HTML."""
     name = type(model).__name__
-    settings: Facts = [(field, shown(value)) for field, value in get_params(model, deep=False).items()]
+    settings: Facts = [(field, format_setting(value)) for field, value in get_params(model, deep=False).items()]
     if not hasattr(model, "labels_"):
         return card(f"{name}, not fitted", settings, note="Call fit(data).")
     count = torch.bincount(model.labels_[model.labels_ >= 0].cpu(), minlength=model.num_classes_).tolist()

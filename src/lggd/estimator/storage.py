@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lggd._system.files import check_checksums, check_size, describe_file, save_tensors
+from lggd._system.files import check_checksums, check_size, describe_file, recover_folder, save_tensors
 from lggd.errors import InputError, InputFileError
 from lggd.estimator.inputs import graph_files, pack_graph, unpack_graph
 from lggd.estimator.settings import MissingModuleError, from_plain, to_plain
@@ -27,20 +27,13 @@ REPLACED = "Use a copy of the model, or fit and save it again."
 # How often files are read again that another process replaced meanwhile.
 ATTEMPTS = 10
 SETTINGS_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "graph.safetensors"
-# Models of rooms above this one that are not `NodeClassifier`s, by the module whose `restored` loads them.
-_LOADED_BY = {"KNNGraphClassifier": "lggd.sklearn"}
+SAMPLES_FILE = "samples.safetensors"
 
 
 def write_model(model: NodeClassifier, folder: Path) -> None:
     """Writes the files of a fitted model into an empty folder."""
-    tensors = {
-        WEIGHTS_FILE: {"labels": model.labels_, **model._state()},
-        GRAPH_FILE: pack_graph(model.data_),
-    }
     files = graph_files(model.data_)
     settings = {
-        "format": FORMAT,
-        "version": VERSION,
         "model": to_plain(model, "model"),
         "num_classes": model.num_classes_,
         "history": to_plain(model.history_, "history"),
@@ -48,10 +41,16 @@ def write_model(model: NodeClassifier, folder: Path) -> None:
         "metadata": model.metadata_,
         **({} if files is None else {"graph": graph_reference(files)}),
     }
+    tensors = {WEIGHTS_FILE: {"labels": model.labels_, **model._state()}, GRAPH_FILE: pack_graph(model.data_)}
+    write_files(folder, settings, tensors)
+
+
+def write_files(folder: Path, settings: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Writes the tensors of a model by file, and its settings with the sizes and checksums of these files."""
     for file, content in tensors.items():
         save_tensors(folder / file, content)
-    settings["files"] = {file: describe_file(folder / file) for file in tensors}
-    write_json(folder / SETTINGS_FILE, settings)
+    files = {file: describe_file(folder / file) for file in tensors}
+    write_json(folder / SETTINGS_FILE, {"format": FORMAT, "version": VERSION, **settings, "files": files})
 
 
 def load_model(folder: str | Path, **modules: Any) -> Any:
@@ -84,10 +83,11 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
     GGD(times=(1, 2))
     """
     folder = Path(folder)
-    settings, graph, weights = _read_files(folder)
+    settings, tensors = _read_files(folder)
     path = folder / SETTINGS_FILE
-    if graph is None:
-        return import_module(_LOADED_BY[settings["model"]["kind"]]).restored(folder, settings, modules)
+    if is_of_samples(settings):
+        return import_module("lggd.sklearn").restored(folder, settings, tensors[SAMPLES_FILE], modules)
+    graph, weights = tensors[GRAPH_FILE], tensors[WEIGHTS_FILE]
     try:
         model = from_plain(settings["model"], "model", modules)
         model.check_settings()
@@ -104,7 +104,7 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(str(path), "be the settings of a saved model", but=str(error).rstrip(".")) from error
     stored = open_graph(path, settings["graph"]) if "graph" in settings else None
-    with fitting_together(folder):
+    with consistent_files(folder):
         model._start(unpack_graph(graph, stored), classes)
         model.history_, model.additions_, model.metadata_ = history, additions, metadata
         model.labels_ = labels = weights.pop("labels")
@@ -121,7 +121,7 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
 
 
 @contextmanager
-def fitting_together(folder: Path) -> Iterator[None]:
+def consistent_files(folder: Path) -> Iterator[None]:
     """Turns errors about the content of saved files into one about the folder."""
     try:
         yield
@@ -130,35 +130,40 @@ def fitting_together(folder: Path) -> Iterator[None]:
         raise InputError(str(folder), "be a saved model whose files fit together", but=clause) from error
 
 
-def _read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor] | None, dict[str, Tensor]]:
-    """The settings and the tensors of graph and weights, None and {} for a model that another module loads.
-
-    All are of one model, even if another process replaces the folder meanwhile.
-    """
+def _read_files(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]]:
+    """The settings, and the tensors by file: all of one model, even if another process replaces it meanwhile."""
     for attempt in range(ATTEMPTS):
+        if not folder.exists():
+            recover_folder(folder)
         before = _identity(folder)
         try:
             settings = read_settings(folder)
-            kind = settings["model"].get("kind") if isinstance(settings.get("model"), dict) else None
-            if isinstance(kind, str) and kind in _LOADED_BY:
-                return settings, None, {}
-            graph, weights = (read_tensors(folder, settings, file) for file in (GRAPH_FILE, WEIGHTS_FILE))
+            tensors = {file: read_tensors(folder, settings, file) for file in _tensor_files(settings)}
         except InputError:
             if attempt + 1 == ATTEMPTS or _identity(folder) == before:
                 raise
             continue
         if _identity(folder) == before:
             break
-    return settings, graph, weights
+    return settings, tensors
+
+
+def _tensor_files(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    return (SAMPLES_FILE,) if is_of_samples(settings) else (GRAPH_FILE, WEIGHTS_FILE)
+
+
+def is_of_samples(settings: Mapping[str, Any]) -> bool:
+    """Whether the settings are those of a `KNNGraphClassifier`, of a room above this one."""
+    return isinstance(settings.get("model"), dict) and settings["model"].get("kind") == "KNNGraphClassifier"
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """What differs once another process has replaced a model; its settings may be the same again."""
+    """Numbers that change when another process replaces a model, even by one of the same settings."""
     try:
-        found = (folder / SETTINGS_FILE).stat()
+        status = (folder / SETTINGS_FILE).stat()
     except OSError:
         return None
-    return found.st_ino, found.st_ctime_ns
+    return status.st_ino, status.st_ctime_ns
 
 
 def graph_reference(stored: StoredGraph) -> dict[str, Any]:

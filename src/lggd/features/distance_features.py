@@ -14,16 +14,14 @@ from torch import Tensor
 from lggd._system.memory import Cache, identity_key
 from lggd.equation import DegreePotential, check_p
 from lggd.errors import InputError
-from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
+from lggd.estimator import Labels, NodeClassifier, check_shape, with_prefix, without_prefix
 from lggd.estimator.inputs import input_tensors, read_graph
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
 from lggd.learning.flow import BoundarySolver, Coefficients, Equation, Flow, LearnedCoefficients
 from lggd.progress import Callback
-from lggd.solvers.cauchy import FAR
+from lggd.solvers.cauchy import INITIAL_VALUE
 from lggd.solvers.scheme import RK4, FixedStep, check_times
-from lggd.training.engine import Checkpoint
-from lggd.training.problems import read_seed
 from lggd.validation import check_instance, check_int, check_real
 
 # The fitted statistics of a scale, by name. Distances come as [N, T, K]: nodes, times, classes.
@@ -142,7 +140,7 @@ class DistanceFeatures(NodeClassifier):
     cross_fit: int = 0
     scale: Scale = SoftmaxScale()
     reachable: bool = True
-    cap: float = FAR
+    cap: float = INITIAL_VALUE
     concat: bool = False
     attr_name: str | None = None
     scheme: FixedStep = RK4()
@@ -150,9 +148,8 @@ class DistanceFeatures(NodeClassifier):
 
     needs_edge_index = False
 
-    def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
+    def _learn(self, nodes: Any, graph: Graph, labels: Labels, seed: int, callback: Callback | None) -> None:
         """Trains the model, where there is anything to learn."""
-        yield from ()
 
     @abstractmethod
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
@@ -174,16 +171,16 @@ class DistanceFeatures(NodeClassifier):
             raise InputError("cross_fit", "be 0 (none) or at least 2 folds", 1)
         check_real("cap", self.cap, 0, closed="right", rule="be positive", remedy="Use math.inf for none.")
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        graph, seed = task.graph, read_seed(seed)
-        self._start(task.data, labels.num_classes)
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+        graph = read_graph(nodes)
+        self._start(nodes, labels.num_classes)
         generator = torch.Generator().manual_seed(seed)
         # The order in which labelled nodes are assigned to folds.
         self.priority_ = torch.randperm(graph.num_nodes, generator=generator).to(graph.device)
-        yield from self._learn(task, labels, seed)
-        self._cached_solver(task.data, task.inputs)
+        self._learn(nodes, graph, labels, seed, callback)
+        self._cached_solver(nodes, lambda: graph)
         self.labels_ = labels.train.clone()
-        self.scale_: Fitted = self.scale.fit(self._solve(task.data, self.cross_fit)[0])
+        self.scale_: Fitted = self.scale.fit(self._solve(nodes, self.cross_fit)[0])
 
     @property
     def _held_out(self) -> float:
@@ -199,11 +196,9 @@ class DistanceFeatures(NodeClassifier):
         setattr(changed, name, value)
         return changed
 
-    def fit_transform(
-        self, data: Any, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None
-    ) -> Any:
+    def fit_transform(self, data: Any, *, callback: Callback | None = None) -> Any:
         """`fit(data).transform(data)`."""
-        return self.fit(data, callback=callback, checkpoint=checkpoint).transform(data)
+        return self.fit(data, callback=callback).transform(data)
 
     def __call__(self, data: Any) -> Any:
         """`transform`, so that the model can be used in `torch_geometric.transforms.Compose`."""

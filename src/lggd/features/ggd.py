@@ -11,7 +11,7 @@ import torch
 from lggd.features.distance_features import DistanceFeatures, Scale, Standardize, check_fixed, fixed_solver
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver
-from lggd.solvers.cauchy import FAR
+from lggd.solvers.cauchy import INITIAL_VALUE
 from lggd.validation import check_real
 
 
@@ -20,13 +20,13 @@ class GGD(DistanceFeatures):
     """Generalized geodesic distances to the labelled nodes of each class (paper, Sec. 3.1).
 
     The features of a node are f^k(·, t) for every class k and every time t, from the topology alone: f starts at 0 on
-    the labelled nodes of class k and at `far` elsewhere.
+    the labelled nodes of class k and at `initial_value` elsewhere.
 
     Parameters
     ----------
     potential : DegreePotential, Tensor, callable or None
         The potential ρ; None is 1.
-    far : float
+    initial_value : float
         Initial value of the distances off the labelled nodes.
     times, p, cross_fit, scale, reachable, cap, concat, attr_name, scheme, seed
         As for `LGGD`; the paper uses all labels, `cross_fit=0`.
@@ -41,11 +41,11 @@ class GGD(DistanceFeatures):
 
     cross_fit: int = 5
     scale: Scale = Standardize()
-    far: float = FAR
+    initial_value: float = INITIAL_VALUE
 
     def check_settings(self) -> None:
         super().check_settings()
-        check_real("far", self.far, 0, math.inf, closed="left", rule="be non-negative and finite")
+        check_real("initial_value", self.initial_value, 0, math.inf, closed="left", rule="be non-negative and finite")
         check_fixed(self.potential)
 
     def __call__(self, data: Any) -> Any:
@@ -53,5 +53,5 @@ class GGD(DistanceFeatures):
         return self.transform(data) if hasattr(self, "labels_") else replace(self).fit_transform(data)
 
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
-        start = torch.full((graph.num_nodes, self.num_classes_), float(self.far), device=graph.device)
+        start = torch.full((graph.num_nodes, self.num_classes_), float(self.initial_value), device=graph.device)
         return fixed_solver(self, graph, start)

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from lggd.equation import DegreePotential
-from lggd.estimator import FitSteps, FitTask, Labels, check_shape, read_graph
+from lggd.estimator import Labels, check_shape, read_graph
 from lggd.features.distance_features import DistanceFeatures, MaxScale
-from lggd.features.distance_training import DistanceProblems, DistanceRequest, read_initial
+from lggd.features.distance_training import DistanceProblems, read_initial, train_distances
 from lggd.features.solved_lggd import SolvedLGGD
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver, LearnedEdgeWeights
 from lggd.learning.networks import MLP, PropagatedMLP
+from lggd.progress import Callback
 from lggd.solvers.scheme import RK4
 from lggd.training.problems import Optimization
 from lggd.validation import check_fraction, check_instance
@@ -38,7 +39,7 @@ class LGGD(DistanceFeatures):
         Output times of the evolution; T times and K classes give T·K features.
     p : float
         Exponent of the gradient norm, in [1, inf].
-    potential : DegreePotential, LearnedPotential, LearnedTimeScale, LearnedEdgeWeights, Tensor, callable or None
+    potential : DegreePotential, LearnedPotential, LearnedEdgeWeights, Tensor, callable or None
         The potential ρ, and the learned coefficients; None is 1.
     initial : MLP, PropagatedMLP or torch.nn.Module
         The network behind φ₀; a custom module maps `x`, or `x` and `edge_index`, to K values per node.
@@ -119,17 +120,9 @@ class LGGD(DistanceFeatures):
     def _held_out(self) -> float:
         return self.validation
 
-    def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
-        request = DistanceRequest(self, task, labels, seed)
-        cache, key = request.cached()
-        result = cache.get(key)
-        if result is None:
-            (result,) = yield [request]
-            cache.put(key, result)
-        self._problems: DistanceProblems
-        self._problems, self.history_[request.stage] = result
-        # Reused distances were learned on an equal graph: its layout and matrices already exist.
-        self._cached_solver(task.data, lambda: self._problems.flow.graph)
+    def _learn(self, nodes: Any, graph: Graph, labels: Labels, seed: int, callback: Callback | None) -> None:
+        self._problems = DistanceProblems.of_model(self, nodes, graph, labels.num_classes, seed)
+        self.history_["distances"] = train_distances(self._problems, self, labels, callback)
 
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
         return self._problems.solver(data, graph)
@@ -141,7 +134,7 @@ class LGGD(DistanceFeatures):
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         super()._restore(data, state)
         graph = read_graph(data)
-        self._problems = DistanceProblems.of_models([self], data, graph, self.num_classes_, seeds=[0])
+        self._problems = DistanceProblems.of_model(self, data, graph, self.num_classes_, seed=0)
         with torch.no_grad():
             for parameter in self._problems.parameters():
                 parameter.value.copy_(check_shape(parameter.name, state[parameter.name], parameter.value))

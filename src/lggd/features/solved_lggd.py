@@ -14,13 +14,13 @@ from lggd._system.memory import Cache, identity_key
 from lggd.closed_form import KernelRidge
 from lggd.closed_form.selection import fit_inverse_temperature
 from lggd.distances import distance
-from lggd.estimator import FitSteps, FitTask, Labels, check_shape
+from lggd.estimator import Labels, check_shape
 from lggd.estimator.graph_change import GraphChange
 from lggd.estimator.inputs import input_tensors, read_graph
-from lggd.estimator.passes import fit_inner
 from lggd.features.distance_features import DistanceFeatures, assign_folds, check_fixed, fixed_solver
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver
+from lggd.progress import Callback
 from lggd.solvers.scheme import check_times
 from lggd.validation import check_instance
 
@@ -92,11 +92,11 @@ class SolvedLGGD(DistanceFeatures):
         self.initial.check_settings()
         check_fixed(self.potential)
 
-    def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
-        yield from fit_inner(self, task, labels, seed)
-        self.time_, self.share_ = self._cross_validate(task, labels.train)
+    def _learn(self, nodes: Any, graph: Graph, labels: Labels, seed: int, callback: Callback | None) -> None:
+        self._fit_inner(nodes, labels, seed, callback)
+        self.time_, self.share_ = self._cross_validate(graph, labels.train)
 
-    def _cross_validate(self, task: FitTask, labels: Tensor) -> tuple[float, DistanceShare]:
+    def _cross_validate(self, graph: Graph, labels: Tensor) -> tuple[float, DistanceShare]:
         """The time at which distances predict the labels of other folds best, and the share of the plain distance.
 
         The time is 0 where φ₀ alone predicts them better. φ₀ is solved again without each fold: elsewhere it would
@@ -111,9 +111,9 @@ class SolvedLGGD(DistanceFeatures):
             if not bool(left_out.any()) or len(torch.unique(known[known >= 0])) < self.num_classes_:
                 continue  # a class without labels has no boundary
             start = _minus_log(self.initial_.proba_from(known))
-            (distances,) = fixed_solver(self, task.graph, start).distances([known])
+            (distances,) = fixed_solver(self, graph, start).distances([known])
             evolved.append(torch.cat([start.unsqueeze(1), distances], dim=1)[left_out])
-            plain.append(class_distances(task.graph, known, self.num_classes_, self.p)[left_out])
+            plain.append(class_distances(graph, known, self.num_classes_, self.p)[left_out])
             classes.append(labels[left_out])
         if not classes:
             return 0.0, DistanceShare()

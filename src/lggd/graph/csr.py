@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 import numpy as np
@@ -19,6 +19,9 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from lggd._system.memory import MappedArrays, Memory, shortage
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int, Int64, Shaped
 
 Array = NDArray[np.generic]
 Result = TypeVar("Result")
@@ -37,7 +40,7 @@ REDUCTIONS: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum, "sum": 
 MIN_PARALLEL_WORK = 50_000
 
 
-def on_threads_that_pay(work: int, loop: Callable[..., Result], *arguments: Any) -> Result:
+def run_parallel_if_worthwhile(work: int, loop: Callable[..., Result], *arguments: Any) -> Result:
     """Calls `loop(*arguments)`, which does `work` multiplications, on one thread where that is faster."""
     threads = numba.get_num_threads()
     if threads == 1 or work >= MIN_PARALLEL_WORK:
@@ -62,9 +65,9 @@ class CSR:
     are `mapped` into memory, and `indices` are int64 where int32 does not suffice.
     """
 
-    indptr: Tensor
-    indices: Tensor
-    weight: Tensor | None
+    indptr: Int64[Tensor, " n+1"]
+    indices: Int[Tensor, " e"]
+    weight: Float[Tensor, " e"] | None
     symmetric: bool
     stored_root_weight: Tensor | None = None
     mapped: MappedArrays | None = None
@@ -98,7 +101,7 @@ class CSR:
         """Within it, edges of a graph on disk that were read leave memory again, in whatever order they are read."""
         return nullcontext() if self.mapped is None else self.mapped.bounded()
 
-    def root_weight_as(self, dtype: torch.dtype) -> Tensor | None:
+    def root_weight_as(self, dtype: torch.dtype) -> Float[Tensor, "e 1"] | None:
         """√w `[E, 1]` in this precision, or of a graph on disk as it is stored; None where every weight is 1."""
         if self.weight is None:
             return None
@@ -113,7 +116,7 @@ class CSR:
         return CSR(indptr, indices, weight, symmetric=False, stored_root_weight=root)
 
     @cached_property
-    def rows(self) -> Tensor:
+    def rows(self) -> Int64[Tensor, " e"]:
         """The row of each stored edge, int64 `[E]`."""
         nodes = torch.arange(self.num_nodes, device=self.indptr.device)
         return nodes.repeat_interleave(self.indptr.diff(), output_size=self.num_edges)
@@ -124,7 +127,7 @@ class CSR:
         return self if self.symmetric else self._reversed[0]
 
     @property
-    def column_order(self) -> Tensor:
+    def column_order(self) -> Int[Tensor, " e"]:
         """The position of each edge of `transposed` in these rows, `[E]`."""
         return self._reversed[1]
 
@@ -155,7 +158,7 @@ class CSR:
             raise shortage("Sorting the edges of a directed graph on disk by column in memory", needed, remedy)
 
     @cached_property
-    def length(self) -> Tensor:
+    def length(self) -> Float[Tensor, "#e"]:
         """1/√w, float64 `[E]`; `[1]` where every weight is 1."""
         # Cached, because a root and a division per edge would double the time of a shortest path.
         return torch.ones(1, dtype=torch.float64) if self.weight is None else self.weight.to(torch.float64).rsqrt()
@@ -211,7 +214,7 @@ class Layout:
         """The row of each node."""
         return None if self.order is None else inverse(self.order)
 
-    def into_rows(self, by_node: Tensor) -> Tensor:
+    def into_rows(self, by_node: Shaped[Tensor, " n *c"]) -> Shaped[Tensor, " n *c"]:
         """Reorders values from node order to row order."""
         return by_node if self.order is None else by_node.index_select(0, self.order)
 
@@ -227,7 +230,7 @@ class Layout:
         """The nodes in some rows."""
         return rows if self.order is None else self.order[rows]
 
-    def edges_into_rows(self, by_edge: Tensor) -> Tensor:
+    def edges_into_rows(self, by_edge: Shaped[Tensor, " e *c"]) -> Shaped[Tensor, " e *c"]:
         """Reorders values `[E, …]` from the order of the graph's `edge_index` to that of these rows."""
         return by_edge if self._edge_order is None else by_edge.index_select(0, self._edge_order)
 
@@ -315,7 +318,7 @@ def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_node
     return CSR(torch.from_numpy(indptr), torch.from_numpy(columns), kept, symmetric=False)
 
 
-def connected_components(csr: CSR) -> Tensor:
+def connected_components(csr: CSR) -> Int64[Tensor, " n"]:
     """The (weakly) connected component of each row, int64 `[N]`, numbered in the order of their first rows."""
     device, parent = csr.indptr.device, np.arange(csr.num_nodes)
     csr = csr if device.type == "cpu" else csr.to(CPU)

@@ -22,6 +22,7 @@ from lggd.validation import suggestion
 
 if TYPE_CHECKING:
     import networkx as nx
+    from jaxtyping import Float, Int64, Shaped
 
     from lggd.graph.stored_graph import StoredGraph
 
@@ -83,7 +84,10 @@ class Graph:
         stored = StoredGraph.open(folder, verify=verify)
         return cls(Layout(stored.csr), stored.degree.dtype, stored)
 
-    def save(self, folder: str | Path, *, x: Tensor | None = None, y: Tensor | None = None, ids: Any = None) -> None:
+    def save(
+        self, folder: str | Path, *, x: Shaped[Tensor, "n f"] | None = None, y: Shaped[Tensor, " n"] | None = None,
+        ids: Any = None,
+    ) -> None:  # fmt: skip
         """Writes the graph into a folder, for `open`: one that is new, empty, or a graph to replace.
 
         With node features `x` [N, F], labels `y` [N] (-1 for unlabelled nodes) and `ids` of the nodes, where given.
@@ -305,19 +309,19 @@ class Graph:
         return self._native.in_node_order[0]
 
     @property
-    def edge_index(self) -> Tensor:
+    def edge_index(self) -> Int64[Tensor, "2 e"]:
         """PyG's edge_index, int64 `[2, E]`, sorted by row and then by column."""
         return torch.stack([self.csr.rows, self.csr.indices.long()])
 
     @property
-    def weight(self) -> Tensor:
+    def weight(self) -> Float[Tensor, " e"]:
         """The weight of each edge `[E]`, in the order of `edge_index`."""
         if self.csr.weight is not None:
             return self.csr.weight
         return torch.ones(self.num_edges, dtype=self.dtype, device=self.device)
 
     @cached_property
-    def degree(self) -> Tensor:
+    def degree(self) -> Float[Tensor, " n"]:
         """δ(i) = Σ_j w(i, j), `[N]`."""
         csr = self._native.csr
         if self.stored is not None:
@@ -329,7 +333,7 @@ class Graph:
         return self._native.to_nodes(total)
 
     @cached_property
-    def components(self) -> Tensor:
+    def components(self) -> Int64[Tensor, " n"]:
         """The connected component of each node (weakly connected where directed), int64 `[N]`, numbered from 0."""
         return connected_components(self.csr)
 

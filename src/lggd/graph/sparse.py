@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
-from lggd.graph.csr import on_threads_that_pay
+from lggd.graph.csr import run_parallel_if_worthwhile
 
 Array = NDArray[Any]
 # Below this fraction of non-zero entries, a sparse product is faster than a dense one.
@@ -160,13 +160,9 @@ class SparseMatrix:
         """out ← out + M x for `[C, B]`, in place, without autograd."""
         if x.is_cuda:
             out.add_(self.csr @ x)
-        else:
-            self.multiply(x, x.new_empty(0), out)
-
-    def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
-        """out ← M x + bias on a CPU, from `[C, B]` and `[B]`, without autograd; with an empty bias, out ← out + M x."""
-        arrays = (tensor.detach().numpy() for tensor in (self.values, x, bias, out))
-        on_threads_that_pay(self.values.numel() * x.shape[1], _multiply_loop, *self.pattern.arrays, *arrays)
+            return
+        arrays = (tensor.detach().numpy() for tensor in (self.values, x, out))
+        run_parallel_if_worthwhile(self.values.numel() * x.shape[1], _add_product_loop, *self.pattern.arrays, *arrays)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseMatrix:
         # Matrices are immutable, and torch cannot copy CSR tensors.
@@ -321,14 +317,11 @@ def without_sparse_warnings() -> Iterator[None]:
 
 
 @njit(parallel=True, fastmath={"contract", "reassoc", "nsz"}, cache=True)
-def _multiply_loop(indptr, indices, values, x, bias, out):  # type: ignore[no-untyped-def]
+def _add_product_loop(indptr, indices, values, x, out):  # type: ignore[no-untyped-def]
     # Four entries at a time: a quarter of the loads and stores of the sum, and half the time of torch's product.
     columns = x.shape[1]
     for i in prange(indptr.size - 1):
         total = out[i]
-        if bias.size:
-            for k in range(columns):
-                total[k] = bias[k]
         e, end = indptr[i], indptr[i + 1]
         while e + 4 <= end:
             a, b, c, d = x[indices[e]], x[indices[e + 1]], x[indices[e + 2]], x[indices[e + 3]]

@@ -31,9 +31,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd._system.files import check_checksums, check_size, describe_file, replacing_folder
+from lggd._system.files import check_checksums, check_size, describe_file, recover_folder, replacing_folder
 from lggd._system.memory import MappedArrays
-from lggd.errors import InputError, InputFileError
+from lggd.errors import InputError, InputFileError, optional_package
 from lggd.graph.csr import CSR
 from lggd.graph.edge_list import check_features
 from lggd.validation import check_same_length
@@ -103,11 +103,12 @@ class StoredGraph:
 
     def ids(self) -> Any:
         """The user's ids in node order, a pyarrow array mapped into memory; None where they are the node numbers."""
-        import pyarrow as pa
-
         path = self.folder / IDS
         if not path.exists():
             return None
+        with optional_package("Graph.open", "lggd[disk]"):
+            import pyarrow as pa
+
         return pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id").combine_chunks()
 
 
@@ -190,6 +191,8 @@ def is_stored_graph(folder: str | Path) -> bool:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a graph, checked."""
     path, remedy = folder / MANIFEST, "Build it with `lggd graph build`, or check the name."
+    if not folder.exists():
+        recover_folder(folder)
     if not path.is_file():
         what = "there is none" if folder.is_dir() else "there is no such folder"
         raise InputFileError(str(folder), f"be the folder of a graph, with {MANIFEST}", but=what, remedy=remedy)

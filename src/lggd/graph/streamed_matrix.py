@@ -9,7 +9,7 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
-from lggd.graph.csr import CSR, on_threads_that_pay
+from lggd.graph.csr import CSR, run_parallel_if_worthwhile
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,9 @@ class StreamedMatrix:
         scale = x.numpy().dtype.type(self.factor)
         for first, last in csr.blocks():
             work = int(csr.indptr[last] - csr.indptr[first]) * x.shape[1]
-            on_threads_that_pay(work, _add_product, first, last, *arrays, *diagonals, scale, x.numpy(), out.numpy())
+            run_parallel_if_worthwhile(
+                work, _add_product, first, last, *arrays, *diagonals, scale, x.numpy(), out.numpy()
+            )
 
 
 def _row_sums(csr: CSR, power: int) -> Tensor:

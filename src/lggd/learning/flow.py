@@ -44,28 +44,6 @@ class LearnedPotential:
 
 
 @dataclass(frozen=True)
-class LearnedTimeScale:
-    """ρ(i) = 2σ(θ) · base(i), with one θ learned for all nodes: a fitted scale of time.
-
-    Equivalent to time that runs τ times as fast: then f = τ·g with ∂g/∂t = 1 − τρ‖∇⁻g‖ and g(0) = φ₀/τ, and the
-    networks learn the scale of φ₀ in any case.
-
-    Parameters
-    ----------
-    base : DegreePotential
-
-    Examples
-    --------
-    >>> import lggd
-    >>> model = lggd.LGGD(potential=LearnedTimeScale(), times=(1,), optimization=lggd.Optimization(epochs=3))
-    >>> model.fit(lggd.load("karate")).predict().shape
-    torch.Size([34])
-    """
-
-    base: DegreePotential = DegreePotential(-1.0)
-
-
-@dataclass(frozen=True)
 class LearnedEdgeWeights:
     """√w(i, j) is multiplied by √σ(θ_ij), with θ learned per direction of an edge (the authors' code).
 
@@ -73,7 +51,7 @@ class LearnedEdgeWeights:
 
     Parameters
     ----------
-    potential : DegreePotential, LearnedPotential or LearnedTimeScale
+    potential : DegreePotential or LearnedPotential
         ρ, which may be learned as well.
 
     Examples
@@ -84,10 +62,10 @@ class LearnedEdgeWeights:
     torch.Size([34])
     """
 
-    potential: DegreePotential | LearnedPotential | LearnedTimeScale = DegreePotential(-1.0)
+    potential: DegreePotential | LearnedPotential = DegreePotential(-1.0)
 
 
-LearnedCoefficients = LearnedPotential | LearnedTimeScale | LearnedEdgeWeights
+LearnedCoefficients = LearnedPotential | LearnedEdgeWeights
 Coefficients = Potential | LearnedCoefficients
 
 
@@ -99,9 +77,8 @@ class Equation:
         potential = coefficients.potential if isinstance(coefficients, LearnedEdgeWeights) else coefficients
         self.theta_nodes: Tensor | None = None
         self.theta_edges: Tensor | None = None
-        if isinstance(potential, (LearnedPotential, LearnedTimeScale)):
-            count = graph.num_nodes if isinstance(potential, LearnedPotential) else 1
-            self.theta_nodes = torch.zeros(problems, count, device=device, requires_grad=True)
+        if isinstance(potential, LearnedPotential):
+            self.theta_nodes = torch.zeros(problems, graph.num_nodes, device=device, requires_grad=True)
             potential = potential.base
         if isinstance(coefficients, LearnedEdgeWeights):
             seeded = parameter_generators(generators)

@@ -212,10 +212,6 @@ class ModuleCopies(SeededModules):
             rule = f"return one value for each of the {num_classes} classes"
             raise InputError("initial", rule, f"{width} per node")
 
-    def take(self, trained: ModuleCopies, problems: slice) -> None:
-        """Replaces the modules by some of those that were trained, with their random numbers."""
-        self.modules, self._random = trained.modules[problems], trained._random[problems]
-
     def __call__(self, x: ModuleInputs, training: bool, training_follows: bool = False) -> Tensor:
         inputs = (x.x, x.edge_index) if self._takes_edges else (x.x,)
         outputs = [self.call(q, *inputs, training=training) for q in range(len(self.modules))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,13 +15,10 @@ from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
 from lggd.graph.sparse import SparseMatrix, mostly_zeros, normalized_adjacency, unit_rows
 
-if TYPE_CHECKING:
-    from lggd.learning.stacked_mlps import Workspace
-
 
 @dataclass(frozen=True, eq=False)
 class DenseFeatures:
-    """X `[N, F]` as a dense tensor. `multiply` and `vjp` serve one network on a CPU, without autograd."""
+    """X `[N, F]` as a dense tensor."""
 
     x: Tensor
 
@@ -52,14 +49,6 @@ class DenseFeatures:
         """The product of each network, with separate entries `[Q, E]`: `[Q, F, M]` → `[Q, N, M]`."""
         return torch.bmm(values.view(-1, *self.x.shape), weight)
 
-    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
-        """out ← X · weight + bias, from `[F, M]` and `[M]`."""
-        torch.addmm(bias, self.x, weight, out=out)
-
-    def vjp(self, grad: Tensor, out: Tensor, workspace: Workspace) -> None:
-        """out ← Xᵀ · grad: the gradient for the weight from that for the product, `[N, M]`."""
-        torch.mm(self.x.t(), grad, out=out)
-
 
 @dataclass(frozen=True, eq=False)
 class SparseFeatures:
@@ -86,12 +75,6 @@ class SparseFeatures:
 
     def matmul_each(self, values: Tensor, weight: Tensor) -> Tensor:
         return torch.stack([self.matrix.with_values(entries)(w) for entries, w in zip(values, weight, strict=True)])
-
-    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
-        self.matrix.multiply(weight, bias, out)
-
-    def vjp(self, grad: Tensor, out: Tensor, workspace: Workspace) -> None:
-        self.matrix.transposed.multiply(grad, grad.new_zeros(grad.shape[1]), out)
 
 
 StoredFeatures = DenseFeatures | SparseFeatures
@@ -194,49 +177,6 @@ class PropagatedFeatures:
             return total
         start = self.base.matmul(parts[-1])
         return total + self._pagerank_scale * _personalized_pagerank(start, self.adjacency, self.pagerank)
-
-    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
-        first, *parts = weight.chunk(self.num_blocks)
-        self.first_block.multiply(first, bias, out, workspace)
-        zero, no_bias = torch.zeros_like(bias), bias.new_empty(0)
-        for hop, (part, last_hop) in enumerate(zip(parts, self.last_hops, strict=False)):
-            block = workspace.empty(out.shape, out.dtype)
-            self.base.multiply(part, zero, block, workspace)
-            for _ in range(hop):
-                previous, block = block, workspace.empty(out.shape, out.dtype)
-                self.adjacency.multiply(previous, zero, block)
-            last_hop.multiply(block, no_bias, out)
-        if self.pagerank is not None:
-            start = workspace.empty(out.shape, out.dtype)
-            self.base.multiply(parts[-1], zero, start, workspace)
-            out.addcmul_(self._pagerank_into(start, workspace), self._pagerank_scale)
-
-    def vjp(self, grad: Tensor, out: Tensor, workspace: Workspace) -> None:
-        first, *parts = out.chunk(self.num_blocks)
-        self.first_block.vjp(grad, first, workspace)
-        zero = grad.new_zeros(grad.shape[1])
-        for hop, (part, last_hop) in enumerate(zip(parts, self.last_hops, strict=False)):
-            block = workspace.empty(grad.shape, grad.dtype)
-            last_hop.transposed.multiply(grad, zero, block)
-            for _ in range(hop):
-                previous, block = block, workspace.empty(grad.shape, grad.dtype)
-                self.adjacency.transposed.multiply(previous, zero, block)
-            self.base.vjp(block, part, workspace)
-        if self.pagerank is not None:
-            start = workspace.empty(grad.shape, grad.dtype)
-            torch.mul(grad, self._pagerank_scale, out=start)
-            # Π is symmetric, as Â is.
-            self.base.vjp(self._pagerank_into(start, workspace), parts[-1], workspace)
-
-    def _pagerank_into(self, start: Tensor, workspace: Workspace) -> Tensor:
-        """Π · start, in memory of the workspace."""
-        restart, zero = self.pagerank or 0.0, start.new_zeros(start.shape[1])
-        block, following, spare = start, *(workspace.empty(start.shape, start.dtype) for _ in range(2))
-        for _ in range(PAGERANK_STEPS):
-            self.adjacency.multiply(block, zero, following)
-            torch.add(start, following, alpha=(1 - restart) / restart, out=following).mul_(restart)
-            block, following, spare = following, spare, following
-        return block
 
 
 NodeFeatures = StoredFeatures | PropagatedFeatures

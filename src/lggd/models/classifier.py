@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -11,17 +12,17 @@ from torch import Tensor, nn
 
 from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.backbones.network import check_user_module
-from lggd.backbones.training import BackboneRequest
+from lggd.backbones.training import train_backbones
 from lggd.errors import InputError
-from lggd.estimator import VALIDATION, FitSteps, FitTask, Labels, NodeClassifier, with_prefix, without_prefix
+from lggd.estimator import VALIDATION, Labels, NodeClassifier, with_prefix, without_prefix
 from lggd.estimator.inputs import stored_graph
-from lggd.estimator.passes import fit_inner
 from lggd.features import GGD, LGGD, DistanceFeatures, SolvedLGGD
 from lggd.graph import read_weight
 from lggd.graph.edge_list import check_node_features
 from lggd.models.plus import Ensemble
 from lggd.models.sampled_training import sample_labels, streamed_logits
-from lggd.training.problems import Optimization, read_seed
+from lggd.progress import Callback
+from lggd.training.problems import Optimization, derived_seeds, read_seed
 from lggd.validation import check_instance
 
 
@@ -135,35 +136,35 @@ class LGGDClassifier(NodeClassifier):
             return VALIDATION
         return super()._held_out
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        features_seed, backbone_seed = self._seeds(task, read_seed(seed))
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+        # Before anything is trained: both parts may draw their seeds from one generator.
+        features_seed = 0 if self.features is None else read_seed(self.features.seed)
         if isinstance(self.backbone, nn.Module):
-            width, meaning = self._input_width(task.data, labels.num_classes)
-            edges = task.data.edge_index, read_weight(task.data)
-            check_user_module(self.backbone, width, labels.num_classes, task.data.num_nodes, *edges, width_of=meaning)
-        self._start(task.data, labels.num_classes)
+            width, meaning = self._input_width(nodes, labels.num_classes)
+            edges = nodes.edge_index, read_weight(nodes)
+            check_user_module(self.backbone, width, labels.num_classes, nodes.num_nodes, *edges, width_of=meaning)
+        self._start(nodes, labels.num_classes)
         self.module_: nn.Module | None = None
-        yield from fit_inner(self, task, labels, features_seed)
+        self._fit_inner(nodes, labels, features_seed, callback)
         if self.backbone is not None:
             x, graph = self._inputs(self.data_), stored_graph(self.data_)
             edge_index, edge_weight, own_labels = self.data_.edge_index, read_weight(self.data_), labels
             if graph is not None:
-                nodes, edge_index, edge_weight, own_labels = sample_labels(graph, labels, backbone_seed)
-                x = x[nodes]
-            request = BackboneRequest(
-                self.backbone, x, edge_index, edge_weight, own_labels, self.optimization, (backbone_seed,), task,
-                shared_x=self.features_ is None, graph_key=None if graph is None else object(),
-            )  # fmt: skip
-            (((self.module_,), self.history_[request.stage]),) = yield [request]
+                sample, edge_index, edge_weight, own_labels = sample_labels(graph, labels, seed)
+                x = x[sample]
+            edges = edge_index, edge_weight
+            (self.module_,), self.history_["backbone"] = train_backbones(
+                self.backbone, x, edges, own_labels, self.optimization, [seed], callback=callback
+            )
         self.labels_ = labels.train.clone()
 
-    def _seeds(self, task: FitTask, seed: int) -> tuple[int, int]:
-        """The seeds of features and backbone: their own, or two derived from the seed set by an enclosing model."""
-        if task.seed is None:
-            # Models may share a generator: each reads its seeds before any of them is trained.
-            return 0 if self.features is None else read_seed(self.features.seed), seed
-        generator = torch.Generator().manual_seed(seed)
-        return read_seed(generator), read_seed(generator)
+    def _reseeded(self, seed: int) -> tuple[Self, int]:
+        features_seed, backbone_seed = derived_seeds(seed, 2)
+        model = copy.copy(self)
+        if self.features is not None:
+            model.features = copy.copy(self.features)
+            model.features.seed = features_seed
+        return model, backbone_seed
 
     def _inputs(self, data: Any) -> Tensor:
         """The inputs of the backbone, `[N, F]`."""

@@ -11,19 +11,39 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GPR
-from lggd.backbones.training import member_curves
 from lggd.closed_form import KernelRidge, PseudoLabels
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.errors import InputError
-from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, in_parallel, with_prefix, without_prefix
-from lggd.estimator.passes import fit_inner
+from lggd.estimator import Labels, NodeClassifier, with_prefix, without_prefix
 from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout
+from lggd.progress import Callback, Progress
 from lggd.training.problems import Optimization, read_seed
 from lggd.validation import check_instance, check_int, check_real
 
 DECAY = Optimization(weight_decay=5e-4)  # of the networks of `LGGDPlus`
+
+
+def _fit_part(
+    model: NodeClassifier, nodes: Any, labels: Labels, seed: int | torch.Generator, callback: Callback | None
+) -> None:
+    """Fits a part; ensembles and self-training may draw several seeds from the generator of the whole."""
+    if isinstance(model, (Ensemble, SelfTraining)):
+        model._fit_to(nodes, labels, seed, callback)
+    else:
+        model._fit_to(nodes, labels, read_seed(seed), callback)
+
+
+def _in_stage(callback: Callback | None, prefix: str) -> Callback | None:
+    """A callback whose stages begin with the prefix."""
+    if callback is None or not prefix:
+        return callback
+
+    def prefixed(progress: Progress) -> None:
+        callback(replace(progress, stage=prefix + progress.stage))
+
+    return prefixed
 
 
 class _MetaModel(NodeClassifier):
@@ -99,16 +119,21 @@ class Ensemble(_MetaModel):
         check_int("members", self.members, minimum=1)
         super().check_settings()
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int | torch.Generator, callback: Callback | None) -> None:
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
-        seeds = [read_seed(generator) for _ in range(self.members)]
-        self._start(task.data, labels.num_classes)
-        self.members_: list[Any] = [copy.copy(self.model) for _ in seeds]
-        numbered = enumerate(zip(self.members_, seeds, strict=True))
-        yield from in_parallel([member._fit_to(task.member(k, own), labels, own) for k, (member, own) in numbered])
-        for stage in self.members_[0].history_:
-            self.history_[stage] = member_curves([member.history_[stage] for member in self.members_])
+        self._start(nodes, labels.num_classes)
+        self.members_: list[Any] = []
+        for k in range(self.members):
+            member, own = self.model._reseeded(read_seed(generator))
+            member._fit_to(nodes, labels, own, callback)
+            self.members_.append(member)
+            for stage, curves in member.history_.items():
+                named = {f"{name} member={k}": values for name, values in curves.items()}
+                self.history_.setdefault(stage, {}).update(named if self.members > 1 else curves)
         self._set_labels(labels.train.clone())
+
+    def _reseeded(self, seed: int) -> tuple[Self, int]:
+        return copy.copy(self), seed  # the members draw theirs
 
     def _parts(self) -> dict[str, NodeClassifier]:
         return {f"members.{k}.": member for k, member in enumerate(self.members_)}
@@ -170,17 +195,19 @@ class SelfTraining(_MetaModel):
         check_int("rounds", self.rounds, minimum=1)
         super().check_settings()
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        self._start(task.data, labels.num_classes)
-        initial = seed.get_state() if isinstance(seed, torch.Generator) else None
-        for number in range(1 + (self.rounds if self.fraction else 0)):
-            targets, stage = labels, task
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int | torch.Generator, callback: Callback | None) -> None:
+        self._start(nodes, labels.num_classes)
+        rounds = self.rounds if self.fraction else 0
+        for number in range(1 + rounds):
+            targets, prefix, model = labels, "", copy.copy(self.model)
             if number:
                 targets = labels.with_confident(self.model_._probabilities(self.data_), self.fraction)
-                stage = replace(task, prefix=f"{task.prefix}self-training {number} ")
-            if isinstance(seed, torch.Generator):
-                seed.set_state(initial)  # type: ignore[arg-type]
-            yield from fit_inner(self, stage, targets, seed)
+                prefix = f"self-training {number} "
+            # Every round draws the same numbers; what follows the last one continues from there.
+            own = seed.clone_state() if isinstance(seed, torch.Generator) and number < rounds else seed
+            _fit_part(model, nodes, targets, own, _in_stage(callback, prefix))
+            self.model_ = model
+            self.history_ |= {prefix + stage: curves for stage, curves in model.history_.items()}
             self._set_labels(labels.train.clone())
 
 
@@ -256,12 +283,13 @@ class LGGDPlus(NodeClassifier):
         self.features.check_settings()
         self.readout.check_settings()
 
-    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
-        self._start(task.data, labels.num_classes)
-        yield from fit_inner(self, task, labels, generator)
-        self.readout_ = copy.copy(self.readout)
-        yield from self.readout_.fit(self.features_, task, labels, generator, self.history_)
+    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self._start(nodes, labels.num_classes)
+        self.features_, self.readout_ = copy.copy(self.features), copy.copy(self.readout)
+        _fit_part(self.features_, nodes, labels, generator, callback)
+        self.history_ |= self.features_.history_
+        self.readout_.fit(self.features_, labels, generator, self.history_, callback)
         self.labels_ = labels.train.clone()
 
     def _probabilities(self, data: Any) -> Tensor:

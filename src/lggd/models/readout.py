@@ -5,21 +5,22 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from lggd.backbones import GCN, Backbone, build_seeded
-from lggd.backbones.training import BackboneRequest
+from lggd.backbones.training import train_backbones
 from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError
-from lggd.estimator import FitSteps, FitTask, Labels, saveable, with_prefix, without_prefix
+from lggd.estimator import Labels, saveable, with_prefix, without_prefix
 from lggd.features.solved_lggd import mixture_weights
 from lggd.graph import read_weight
 from lggd.graph.edge_list import check_node_features
+from lggd.progress import Callback
 from lggd.training.engine import History
 from lggd.training.problems import Optimization, read_seed
 from lggd.validation import check_instance, check_int, check_positive, check_real
@@ -35,11 +36,11 @@ class Readout(ABC):
     def check_settings(self) -> None:  # noqa: B027 (a readout may have no settings)
         """Raises an `InputError` if a setting is invalid for any data."""
 
-    def fit(
-        self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
-    ) -> FitSteps:
+    def fit(  # noqa: B027
+        self, features: Any, labels: Labels, generator: torch.Generator, history: dict[str, History],
+        callback: Callback | None,
+    ) -> None:  # fmt: skip
         """Trains the networks of the readout, if any; their seeds are drawn from the generator."""
-        yield from ()
 
     @abstractmethod
     def predict_proba(self, features: Any, data: Any) -> Tensor:
@@ -116,21 +117,19 @@ class BackboneReadout(Readout):
             raise InputError("use_features", "be True if use_x is False", "False for both")
 
     def fit(
-        self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
-    ) -> FitSteps:
+        self, features: Any, labels: Labels, generator: torch.Generator, history: dict[str, History],
+        callback: Callback | None,
+    ) -> None:  # fmt: skip
         seeds = [read_seed(generator) for _ in range(self.members)]
         data, earlier = features.data_, sum(stage.endswith("backbone") for stage in history)
-        if earlier:  # curves and checkpoints of every readout need different names
-            task = replace(task, prefix=f"{task.prefix}readout {earlier + 1} ")
+        stage = f"readout {earlier + 1} backbone" if earlier else "backbone"  # curves need different names
         labels = labels.with_confident(features._probabilities(data), self.confident)
         both = self.use_features and self.use_x
         self.x_scale_ = float(features.features(data).norm(dim=1).mean()) if both else 1.0
-        request = BackboneRequest(
-            self.backbone, self._inputs(features, data), *self._edges(data), labels, self.optimization, seeds, task,
-            shared_x=not self.use_features, graph_key=self.diffusion,
+        self.modules_, history[stage] = train_backbones(
+            self.backbone, self._inputs(features, data), self._edges(data), labels, self.optimization, seeds, stage,
+            callback,
         )  # fmt: skip
-        self.modules_: list[nn.Module]
-        ((self.modules_, history[request.stage]),) = yield [request]
 
     def _inputs(self, features: Any, data: Any) -> Tensor:
         if not self.use_x:
@@ -193,12 +192,13 @@ class MeanReadout(Readout):
             readout.check_settings()
 
     def fit(
-        self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
-    ) -> FitSteps:
+        self, features: Any, labels: Labels, generator: torch.Generator, history: dict[str, History],
+        callback: Callback | None,
+    ) -> None:  # fmt: skip
         self.readouts_ = [copy.copy(readout) for readout in self.readouts]
         self.labels_seen_ = int((features.labels_ >= 0).sum())
         for readout in self.readouts_:
-            yield from readout.fit(features, task, labels, generator, history)
+            readout.fit(features, labels, generator, history, callback)
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
         seen = min(1.0, self.labels_seen_ / int((features.labels_ >= 0).sum())) ** 2 if self.fade else 1.0
@@ -262,9 +262,10 @@ class WeightedReadout(MeanReadout):
             check_positive("prior", count)
 
     def fit(
-        self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
-    ) -> FitSteps:
-        yield from super().fit(features, task, labels, generator, history)
+        self, features: Any, labels: Labels, generator: torch.Generator, history: dict[str, History],
+        callback: Callback | None,
+    ) -> None:  # fmt: skip
+        super().fit(features, labels, generator, history, callback)
         nodes = (labels.validation >= 0).nonzero()
         classes = labels.validation[nodes]
         own = [readout.predict_proba(features, features.data_)[nodes, classes] for readout in self.readouts_]

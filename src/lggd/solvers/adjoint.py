@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,11 +18,14 @@ from lggd._kernels import backend_for
 from lggd.equation import Field
 from lggd.solvers.scheme import Plan, Tableau
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 # y, terms, targets and factors of one evaluation of F.
 Evaluation = tuple[Tensor, Sequence[Tensor], Sequence[Tensor], Sequence[Sequence[float]]]
 
 
-def integrate(field: Field, plan: Plan, start: Tensor) -> Tensor:
+def integrate(field: Field, plan: Plan, start: Float[Tensor, "n c"]) -> Float[Tensor, "t n c"]:
     """States `[T, N, C]` at the outputs of the plan; differentiable where start, ρ or √w requires a gradient."""
     inputs = (start, field.rho, field.root_weight)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
@@ -51,17 +54,17 @@ class Stepper:
         count = self.stages if self.stages < 3 else self.stages - 1
         return self._like.new_empty((count, *self._like.shape))
 
-    def step(self, state: Tensor, size: float) -> None:
+    def step(self, state: Float[Tensor, "n c"], size: float) -> None:
         """Advances `state [N, C]` by one step of `size`, in place."""
         self._run(self.evaluations(state, size))
 
-    def step_saving_stages(self, state: Tensor, size: float) -> list[Tensor]:
+    def step_saving_stages(self, state: Float[Tensor, "n c"], size: float) -> list[Float[Tensor, "n c"]]:
         """`step`, and the states at which its stages evaluated F."""
         before, buffers = state.clone(), self._new_buffers()
         self._run(self.evaluations(state, size, buffers))
         return [before, *buffers][: self.stages]
 
-    def stage_starts(self, state: Tensor, size: float) -> list[Tensor]:
+    def stage_starts(self, state: Float[Tensor, "n c"], size: float) -> list[Float[Tensor, "n c"]]:
         """The states at which the stages of a step from `state` evaluate F."""
         if self.stages == 1:
             return [state]
@@ -93,7 +96,9 @@ class Stepper:
             yield starts[s], open_sums, open_sums, factors
 
 
-def run(field: Field, plan: Plan, start: Tensor, saved: list[Any] | None = None) -> Tensor:
+def run(
+    field: Field, plan: Plan, start: Float[Tensor, "n c"], saved: list[Any] | None = None
+) -> Float[Tensor, "t n c"]:
     """States `[T, N, C]` at the outputs of the plan, without gradients.
 
     Appends to `saved` what the plan saves: the stages of every step, or the states before some steps.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,23 +17,27 @@ from lggd.solvers.eikonal_problem import EikonalProblem
 from lggd.solvers.scheme import evolution_layout
 from lggd.validation import check_entries, check_real
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+
 # f(·, 0) off the boundary where `start` is None: above any distance in practice.
-FAR = 1e6
+INITIAL_VALUE = 1e6
 
 
 class CauchyProblem:
     """The inputs of an evolution, checked and arranged by row. Differentiable in start, potential and weight.
 
-    `sources=None` leaves every node free (the paper's Solver 1). `start=None` is 0 on the boundary and `far` elsewhere.
+    `sources=None` leaves every node free (the paper's Solver 1). `start=None` is 0 on the boundary and `initial_value`
+    elsewhere.
     """
 
     def __init__(
         self, graph: Graph, sources: Sources | None, start: Tensor | None, p: float, potential: Potential | None,
-        weight: Tensor | None, far: float,
+        weight: Tensor | None, initial_value: float,
     ) -> None:  # fmt: skip
         self.graph, self.layout = check_graph(graph), evolution_layout(graph)
         self.boundary = None if sources is None else Boundary.read(sources, graph.num_nodes)
-        by_node = read_start(graph, self.boundary, start, far)
+        by_node = read_start(graph, self.boundary, start, initial_value)
         self.columns = by_node.shape[1]
         rho = self.layout.into_rows(read_potential(potential, graph, self.columns, by_node.dtype))
         root_weight = self._read_weight(weight, by_node.dtype)
@@ -47,11 +52,11 @@ class CauchyProblem:
         )  # fmt: skip
         self.start, self.field = padded.state, padded.field
 
-    def to_nodes(self, rows: Tensor) -> Tensor:
+    def to_nodes(self, rows: Float[Tensor, "*t n c"]) -> Float[Tensor, "*t n k"]:
         """States by row `[…, N, C]` as values by node `[…, N, K]`, without the idle columns."""
         return self.layout.to_nodes(rows[..., : self.columns], dim=-2)
 
-    def _read_weight(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    def _read_weight(self, weight: Float[Tensor, " e *k"] | None, dtype: torch.dtype) -> Float[Tensor, "e h"] | None:
         if weight is None:
             return self.layout.csr.root_weight_as(dtype)
         if not isinstance(weight, Tensor):
@@ -65,7 +70,7 @@ class CauchyProblem:
         return self.layout.edges_into_rows(value.to(device=self.graph.device, dtype=dtype).sqrt())
 
     @cached_property
-    def reachable(self) -> Tensor:
+    def reachable(self) -> Bool[Tensor, "n k"]:
         """Which rows can reach the boundary of each column, `[N, K]`."""
         if self.boundary is None:
             return torch.ones_like(self.start[:, : self.columns], dtype=torch.bool)
@@ -73,14 +78,16 @@ class CauchyProblem:
         by_node = problem.layout.to_nodes(torch.isfinite(hops(problem)))
         return self.layout.into_rows(by_node.to(self.graph.device))
 
-    def residual(self, rows: Tensor) -> float:
+    def residual(self, rows: Float[Tensor, "n c"]) -> float:
         """max |1 − ρ‖∇⁻f‖_p| over the free rows that can reach the boundary; 0 where there are none."""
         field, free = self.field, self.reachable
         if field.boundary_mask is not None:
             free = free & ~field.boundary_mask[:, : self.columns]
         return largest_residual(field, rows, free)
 
-    def check_finite(self, before: Tensor, after: Tensor, step_number: int, size: float) -> None:
+    def check_finite(
+        self, before: Float[Tensor, "n c"], after: Float[Tensor, "n c"], step_number: int, size: float
+    ) -> None:
         """Raises an error with the node, the step and the parameter to change if a state is no longer finite."""
         finite = torch.isfinite(after)
         if bool(finite.all()):
@@ -96,14 +103,16 @@ class CauchyProblem:
         )
 
 
-def read_start(graph: Graph, boundary: Boundary | None, start: Tensor | None, far: float) -> Tensor:
+def read_start(
+    graph: Graph, boundary: Boundary | None, start: Float[Tensor, " n *k"] | None, initial_value: float
+) -> Float[Tensor, "n c"]:
     """f(·, 0) by node, checked, `[N, K]`."""
     if start is None:
         if boundary is None:
             raise InputError("start", "be passed where sources=None: without a boundary nothing else determines f")
-        check_real("far", far, 0, closed="left", rule="be non-negative and finite")
+        check_real("initial_value", initial_value, 0, closed="left", rule="be non-negative and finite")
         shape = (graph.num_nodes, len(boundary.columns))
-        return torch.full(shape, float(far), dtype=graph.dtype, device=graph.device)
+        return torch.full(shape, float(initial_value), dtype=graph.dtype, device=graph.device)
     if not isinstance(start, Tensor) or not start.is_floating_point():
         kind = start.dtype if isinstance(start, Tensor) else type(start).__name__
         raise InputTypeError("start", "be a floating-point tensor", kind, "Use torch.as_tensor(start, dtype=…).")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from torch import Tensor
 from lggd.errors import InputError
 from lggd.solvers.eikonal_problem import EikonalProblem
 from lggd.solvers.solution import Solution
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
 
 # Beyond this ratio of the longest to the shortest edge most buckets would be empty, and a heap is faster.
 WIDEST_RANGE = 64
@@ -52,7 +55,7 @@ class Dijkstra:
         return problem.solution(shortest(problem), self)
 
 
-def shortest(problem: EikonalProblem) -> Tensor:
+def shortest(problem: EikonalProblem) -> Float64[Tensor, "n k"]:
     """Lengths of the shortest paths to the boundary by row `[N, K]`, float64; inf where there is none."""
     csr, (indptr, indices, weight, stride) = problem.layout.csr, problem.incoming
     shortest, longest = csr.length_range
@@ -73,7 +76,7 @@ def shortest(problem: EikonalProblem) -> Tensor:
     return problem.solve_columns(solve)[0]
 
 
-def hops(problem: EikonalProblem) -> Tensor:
+def hops(problem: EikonalProblem) -> Float64[Tensor, "n k"]:
     """The number of edges to the boundary by row `[N, K]`, float64; inf where it cannot be reached."""
     indptr, indices, _, _ = problem.incoming
     return problem.solve_columns(lambda starts, slowness, u: _breadth_first(indptr, indices, starts, u))[0]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numba
 import numpy as np
@@ -20,6 +20,9 @@ from lggd.graph import Graph, check_graph
 from lggd.graph.csr import CPU, Array, Layout
 from lggd.solvers.solution import Solution, Statistics, Status
 
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
 # solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or None.
 SolveColumn = Callable[[np.ndarray, np.ndarray, np.ndarray], int | None]
 
@@ -32,7 +35,7 @@ class EikonalProblem:
     layout: Layout
     p: float
     starts: Sequence[Tensor]  # the boundary rows of each column, int64
-    potential: Tensor  # float64 by row: [N, 1] or [N, K], and [1, 1] where it is 1
+    potential: Float64[Tensor, "#n g"]  # by row, in 1 or K columns; [1, 1] where it is 1
     single: bool
     began: float  # start of the clock, for the statistics
 
@@ -64,7 +67,7 @@ class EikonalProblem:
         """The neighbours that each node depends on: row pointers, indices, and weights read with the same stride."""
         return self.layout.csr.arrays()[:3]
 
-    def solve_columns(self, solve: SolveColumn) -> tuple[Tensor, int]:
+    def solve_columns(self, solve: SolveColumn) -> tuple[Float64[Tensor, "n k"], int]:
         """Values by row `[N, K]` and the largest number of sweeps of a column.
 
         Columns run in parallel threads: the compiled loops release the interpreter lock.
@@ -82,7 +85,9 @@ class EikonalProblem:
             with ThreadPoolExecutor(min(numba.get_num_threads(), columns)) as threads:
                 return torch.from_numpy(out).T, max(threads.map(work, range(columns)))
 
-    def solution(self, by_row: Tensor, solver: Solver, sweeps: int | None = None, converged: bool = True) -> Solution:
+    def solution(
+        self, by_row: Float64[Tensor, "n k"], solver: Solver, sweeps: int | None = None, converged: bool = True
+    ) -> Solution:
         """The solution with these values by row `[N, K]`, its status and its statistics."""
         status = Status.EXACT if bool(torch.isfinite(by_row).all()) else Status.UNREACHABLE
         if not converged:
@@ -92,7 +97,7 @@ class EikonalProblem:
         statistics = Statistics(type(solver).__name__, seconds, sweeps, _residual=lambda: self.residual(by_row))
         return Solution(value.squeeze(1) if self.single else value, status, statistics)
 
-    def residual(self, by_row: Tensor) -> float:
+    def residual(self, by_row: Float64[Tensor, "n k"]) -> float:
         """max |ρ‖∇⁻f‖_p − 1| off the boundary, where f `[N, K]` is finite; of a graph on disk with √w as stored."""
         csr = self.layout.csr
         field = Field(csr, self.p, self.potential, csr.root_weight_as(torch.float64))

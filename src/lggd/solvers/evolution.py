@@ -1,28 +1,26 @@
-"""Evolving f in time: differentiably to given times, step by step, or until it is steady, which is the distance."""
+"""The evolution of f in time: differentiable, to given times, or step by step."""
 
 from __future__ import annotations
 
 import math
 import time as clock
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from lggd._kernels import reference
 from lggd._system.memory import explaining_shortage
 from lggd.equation import Potential, Sources
-from lggd.errors import InputError, optional_package
+from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.solvers.adjoint import Stepper, integrate
-from lggd.solvers.cauchy import FAR, CauchyProblem
+from lggd.solvers.cauchy import INITIAL_VALUE, CauchyProblem
 from lggd.solvers.scheme import (
     REMEDY,
     RK4,
     FixedStep,
     Plan,
-    TorchDiffEq,
     check_times,
     choose_step,
     count_steps,
@@ -30,16 +28,16 @@ from lggd.solvers.scheme import (
     make_plan,
 )
 from lggd.solvers.solution import Solution, Statistics, Status
-from lggd.validation import check_int, check_positive
 
-# The residual is a pass over the edges of its own: computing it after every step would add a quarter to RK4's work.
-STEPS_PER_CHECK = 8
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 def evolve(
-    graph: Graph, sources: Sources | None, *, start: Tensor | None = None, times: Sequence[float] = (1, 2, 3, 4, 5),
-    p: float = 1, potential: Potential | None = None, weight: Tensor | None = None,
-    scheme: FixedStep | TorchDiffEq = RK4(), far: float = FAR, checkpoints: bool = False,
+    graph: Graph, sources: Sources | None, *, start: Float[Tensor, " n *k"] | None = None,
+    times: Sequence[float] = (1, 2, 3, 4, 5), p: float = 1, potential: Potential | None = None,
+    weight: Float[Tensor, " e *k"] | None = None, scheme: FixedStep = RK4(),
+    initial_value: float = INITIAL_VALUE, checkpoints: bool = False,
 ) -> Solution:  # fmt: skip
     """Solves ∂f/∂t = 1 − ρ‖∇⁻f‖_p with f = 0 on the sources and f(·, 0) = `start` (paper, Eq. 8).
 
@@ -52,13 +50,13 @@ def evolve(
     sources : node ids, mask [N], mask [N, K] or list of K sets, optional
         Where f stays 0. None imposes no boundary (the paper's Solver 1, for learning) and requires a `start`.
     start : Tensor [N] or [N, K], optional
-        The initial condition; 0 on the sources in any case. None is `far` off the sources.
+        The initial condition; 0 on the sources in any case. None is `initial_value` off the sources.
     times : sequence of float
         The T output times: positive and increasing.
     weight : Tensor [E] or [E, K], optional
         Replaces the graph's weights, along `graph.edge_index`.
-    scheme : RK4, SSPRK3, Euler or TorchDiffEq
-    far : float
+    scheme : RK4, SSPRK3 or Euler
+    initial_value : float
         The start off the sources where `start` is None.
     checkpoints : bool
         Saves O(√steps) states for the backward pass instead of all, at the cost of a second forward pass. Always on
@@ -72,34 +70,29 @@ def evolve(
     Examples
     --------
     >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
-    >>> solution = evolve(path, [0], times=(1.0, 20.0), far=10.0)
+    >>> solution = evolve(path, [0], times=(1.0, 20.0), initial_value=10.0)
     >>> [round(x, 3) for x in solution.value[-1, :, 0].tolist()]
     [0.0, 1.0, 2.0]
     """
-    began, steps, status = clock.perf_counter(), None, Status.REACHED
-    problem, ends = CauchyProblem(graph, sources, start, p, potential, weight, far), check_times(times)
-    if isinstance(scheme, TorchDiffEq):
-        outputs, evaluations = _odeint(problem, ends, scheme)
-        step = scheme.step
-    else:
-        size, may_overshoot = choose_step(scheme, problem.field.p, problem.field.cfl_bound)
-        status = Status.MAY_OVERSHOOT if may_overshoot else status
-        plan = make_plan(scheme, ends, size, checkpoints)
-        if not checkpoints:
-            plan = plan.within_memory(problem.start.nbytes, problem.start.device)
-        inputs = (problem.start, problem.field.rho, problem.field.root_weight)
-        saved = plan.steps if any(x is not None and x.requires_grad for x in inputs) else 0
-        needed = (graph, problem.columns, scheme, len(ends), saved, problem.start.dtype)
-        with explaining_shortage("The evolution", lambda: evolution_memory(*needed), REMEDY):
-            outputs = integrate(problem.field, plan, problem.start)
-        if not bool(torch.isfinite(outputs).all()):
-            _raise_divergence(problem, plan, outputs.detach())
-        step, steps, evaluations = max(plan.sizes), plan.steps, plan.evaluations
+    began = clock.perf_counter()
+    problem, ends = CauchyProblem(graph, sources, start, p, potential, weight, initial_value), check_times(times)
+    size, may_overshoot = choose_step(scheme, problem.field.p, problem.field.cfl_bound)
+    plan = make_plan(scheme, ends, size, checkpoints)
+    if not checkpoints:
+        plan = plan.within_memory(problem.start.nbytes, problem.start.device)
+    inputs = (problem.start, problem.field.rho, problem.field.root_weight)
+    saved = plan.steps if any(x is not None and x.requires_grad for x in inputs) else 0
+    needed = (graph, problem.columns, scheme, len(ends), saved, problem.start.dtype)
+    with explaining_shortage("The evolution", lambda: evolution_memory(*needed), REMEDY):
+        outputs = integrate(problem.field, plan, problem.start)
+    if not bool(torch.isfinite(outputs).all()):
+        _raise_divergence(problem, plan, outputs.detach())
     last, seconds = outputs[-1].detach(), clock.perf_counter() - began
     statistics = Statistics(
-        type(scheme).__name__, seconds, steps, evaluations, step, _residual=lambda: problem.residual(last)
-    )
-    return Solution(problem.to_nodes(outputs), status, statistics)
+        type(scheme).__name__, seconds, plan.steps, plan.evaluations, max(plan.sizes),
+        _residual=lambda: problem.residual(last),
+    )  # fmt: skip
+    return Solution(problem.to_nodes(outputs), Status.MAY_OVERSHOOT if may_overshoot else Status.REACHED, statistics)
 
 
 class Evolution:
@@ -109,8 +102,8 @@ class Evolution:
 
     Parameters
     ----------
-    graph, sources, start, p, potential, weight, scheme, far
-        As in `evolve`; `TorchDiffEq` is not supported.
+    graph, sources, start, p, potential, weight, scheme, initial_value
+        As in `evolve`.
 
     Attributes
     ----------
@@ -124,16 +117,17 @@ class Evolution:
     Examples
     --------
     >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
-    >>> evolution = Evolution(path, [0], far=10.0).run_until(20.0)
+    >>> evolution = Evolution(path, [0], initial_value=10.0).run_until(20.0)
     >>> [round(x, 3) for x in evolution.state[:, 0].tolist()]
     [0.0, 1.0, 2.0]
     """
 
     def __init__(
-        self, graph: Graph, sources: Sources | None, *, start: Tensor | None = None, p: float = 1,
-        potential: Potential | None = None, weight: Tensor | None = None, scheme: FixedStep = RK4(), far: float = FAR,
+        self, graph: Graph, sources: Sources | None, *, start: Float[Tensor, " n *k"] | None = None, p: float = 1,
+        potential: Potential | None = None, weight: Float[Tensor, " e *h"] | None = None, scheme: FixedStep = RK4(),
+        initial_value: float = INITIAL_VALUE,
     ) -> None:  # fmt: skip
-        self.problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
+        self.problem = CauchyProblem(graph, sources, start, p, potential, weight, initial_value)
         field = self.problem.field
         self.step_size, self.may_overshoot = choose_step(scheme, field.p, field.cfl_bound)
         self.time, self.steps = 0.0, 0
@@ -142,7 +136,7 @@ class Evolution:
         self._may_diverge = scheme.force  # other steps are within the stable limit
 
     @property
-    def state(self) -> Tensor:
+    def state(self) -> Float[Tensor, "n k"]:
         """f(·, time) by node, `[N, K]`; a copy."""
         return self.problem.to_nodes(self._rows).clone()
 
@@ -180,61 +174,7 @@ class Evolution:
         return self
 
 
-def evolve_to_steady_state(
-    graph: Graph, sources: Sources, *, start: Tensor | None = None, p: float = 1, potential: Potential | None = None,
-    weight: Tensor | None = None, scheme: FixedStep = RK4(), far: float = FAR, tol: float = 1e-6,
-    max_steps: int = 100_000,
-) -> Solution:  # fmt: skip
-    """Evolves f until it is steady: ρ‖∇⁻f‖_p = 1 within `tol`. Not differentiable; `distance` is exact and faster.
-
-    Parameters
-    ----------
-    graph, sources, start, p, potential, weight, scheme, far
-        As in `evolve`; sources are required, and `TorchDiffEq` is not supported.
-    tol : float
-        Stops where the residual is at most this, or as small as rounding allows.
-    max_steps : int
-        Stops after this many steps with `Status.NOT_STEADY`.
-
-    Returns
-    -------
-    Solution
-        With `value` [1, N, K]; nodes that cannot reach a source are at inf.
-
-    Examples
-    --------
-    >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
-    >>> [round(x, 3) for x in evolve_to_steady_state(path, [0], far=10.0).value[0, :, 0].tolist()]
-    [0.0, 1.0, 2.0]
-    """
-    began = clock.perf_counter()
-    if sources is None:
-        raise InputError("sources", "be passed: without a boundary f grows without bound")
-    check_positive("tol", tol)
-    check_int("max_steps", max_steps, 1)
-    evolution = Evolution(graph, sources, start=start, p=p, potential=potential, weight=weight, scheme=scheme, far=far)
-    problem, rows = evolution.problem, evolution._rows
-    size = 1.0 if math.isinf(evolution.step_size) else evolution.step_size
-    # The residual sums up to `cfl_bound` times f, so rounding alone keeps it from falling below this fraction of f.
-    rounding = 4 * torch.finfo(rows.dtype).eps * problem.field.cfl_bound
-    residual = evolution.residual
-
-    def is_steady() -> bool:
-        # Rows that cannot reach the boundary grow without bound.
-        largest = float(rows[:, : problem.columns].masked_fill(~problem.reachable, 0).max())
-        return residual <= max(tol, rounding * largest)
-
-    while not (steady := is_steady()) and evolution.steps < max_steps:
-        for _ in range(min(STEPS_PER_CHECK, max_steps - evolution.steps)):
-            evolution._advance(size)
-        residual = evolution.residual
-    value = problem.to_nodes(rows).masked_fill(~problem.layout.to_nodes(problem.reachable), math.inf)
-    seconds, evaluations = clock.perf_counter() - began, evolution.steps * len(scheme.tableau.weights)
-    statistics = Statistics(type(scheme).__name__, seconds, evolution.steps, evaluations, size, lambda: residual)
-    return Solution(value.unsqueeze(0), Status.STEADY if steady else Status.NOT_STEADY, statistics)
-
-
-def _raise_divergence(problem: CauchyProblem, plan: Plan, outputs: Tensor) -> None:
+def _raise_divergence(problem: CauchyProblem, plan: Plan, outputs: Float[Tensor, "t n c"]) -> None:
     """Repeats the steps from the last finite output one by one, to name the step that diverged."""
     first = int((~torch.isfinite(outputs.flatten(1)).all(1)).nonzero()[0])
     state = (outputs[first - 1] if first else problem.start.detach()).clone()
@@ -243,26 +183,3 @@ def _raise_divergence(problem: CauchyProblem, plan: Plan, outputs: Tensor) -> No
         before = state.clone()
         stepper.step(state, plan.sizes[first])
         problem.check_finite(before, state, sum(plan.counts[:first]) + n + 1, plan.sizes[first])
-
-
-def _odeint(problem: CauchyProblem, ends: tuple[float, ...], scheme: TorchDiffEq) -> tuple[Tensor, int]:
-    """Outputs `[T, N, K]` at the times `ends`, and the number of evaluations: the paper's code, for comparison."""
-    with optional_package("scheme=TorchDiffEq()", "torchdiffeq"):
-        import torchdiffeq
-    field, evaluations = problem.field, 0
-
-    def rate(t: Tensor, f: Tensor) -> Tensor:
-        nonlocal evaluations
-        evaluations += 1
-        return reference.rate(field, f)
-
-    times = torch.tensor((0.0, *ends), dtype=problem.start.dtype, device=problem.start.device)
-    options: dict[str, Any] = {"rtol": scheme.rtol, "atol": scheme.atol, "method": scheme.method}
-    if scheme.step is not None:
-        options["options"] = {"step_size": scheme.step}
-    if scheme.adjoint:
-        parameters = (field.rho, field.root_weight)
-        options["adjoint_params"] = tuple(x for x in parameters if x is not None and x.requires_grad)
-    solve = torchdiffeq.odeint_adjoint if scheme.adjoint else torchdiffeq.odeint
-    outputs: Tensor = solve(rate, problem.start, times, **options)
-    return outputs[1:], evaluations

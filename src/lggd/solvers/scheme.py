@@ -153,42 +153,6 @@ def choose_step(scheme: FixedStep, p: float, bound: float) -> tuple[float, bool]
     return scheme.step, scheme.step > monotone * (1 + 1e-6)
 
 
-@dataclass(frozen=True)
-class TorchDiffEq:
-    """The evolution through the package torchdiffeq, for parity with the paper's code and as a reference.
-
-    Needs `pip install torchdiffeq`. Steps are not checked for stability.
-
-    Parameters
-    ----------
-    method : str
-        A method of torchdiffeq.
-    step : float, optional
-        The step of its fixed-step methods, which ignore tolerances.
-    adjoint : bool
-        Uses the continuous adjoint for gradients, which is inexact at the kinks of this equation.
-    rtol, atol : float
-        Tolerances of its adaptive methods.
-
-    Examples
-    --------
-    >>> TorchDiffEq("rk4", step=0.1)  # evolve(…, scheme=TorchDiffEq("rk4", step=0.1)), where torchdiffeq is installed
-    TorchDiffEq(method='rk4', step=0.1, adjoint=False, rtol=1e-07, atol=1e-09)
-    """
-
-    method: str = "rk4"
-    step: float | None = None
-    adjoint: bool = False
-    rtol: float = 1e-7
-    atol: float = 1e-9
-
-    def __post_init__(self) -> None:
-        if self.step is not None:
-            check_positive("step", self.step)
-        for name in ("rtol", "atol"):
-            check_positive(name, getattr(self, name))
-
-
 def evolution_layout(graph: Graph) -> Layout:
     """The memory layout that evolutions run on."""
     return graph.layout(PASSES)

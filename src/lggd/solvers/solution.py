@@ -6,10 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from lggd.html import Facts, card, histogram, number
+from lggd.html import Facts, card, histogram
+from lggd.text import number
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 class Status(Enum):
@@ -26,14 +31,10 @@ class Status(Enum):
         "Exact, but some nodes cannot reach the boundary and are at distance inf. "
         "Add a source to their component if they should be reached."
     )
-    REACHED = "The evolution reached its last time, perhaps before the distance; see evolve_to_steady_state()."
-    STEADY = "Steady: the residual is within `tol`, or as small as rounding allows."
+    REACHED = "The evolution reached its last time, perhaps before the distance: check statistics.residual."
     MAY_OVERSHOOT = (
         "Reached the last time with a step that is stable but may overshoot below the distance when the start lies far "
         "above it. Use step=None, or check statistics.residual."
-    )
-    NOT_STEADY = (
-        "Stopped at `max_steps` before the residual was within `tol`. Raise max_steps or tol, or use distance()."
     )
     NOT_CONVERGED = "Stopped at `max_sweeps` with nodes still changing. Raise max_sweeps, or use FastMarching()."
 
@@ -95,7 +96,7 @@ class Solution:
     ([0.0, 1.0, 2.0], 'EXACT')
     """
 
-    value: Tensor
+    value: Float[Tensor, "*shape"]
     status: Status
     statistics: Statistics
 

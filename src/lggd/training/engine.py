@@ -1,20 +1,17 @@
 """The training engine: many problems side by side, each with its own early stopping and its own best state.
 
-`train` runs it, reports `Progress` to a callback, and saves unfinished training in a `Checkpoint`.
+`train` runs it and reports `Progress` to a callback.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from lggd._system.files import replacing, save_tensors, write_errors
 from lggd.errors import InputError
 from lggd.progress import Callback, Progress
 from lggd.training.cuda_graph import CUDAGraphStep
@@ -49,12 +46,6 @@ class Trainable(Protocol):
 
     def validate(self, targets: Targets) -> tuple[Tensor, Tensor | None]:
         """The losses and the numbers of correct predictions, `[Q]` each; None where only losses are measured."""
-
-    def random_state(self) -> dict[str, Tensor]:
-        """The states of the random number generators."""
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restores the states of the random number generators."""
 
 
 class Engine:
@@ -195,44 +186,9 @@ class Engine:
     def load_best(self) -> None:
         """Loads the best state of each problem into the trainable."""
         self._optimizer.zero_grad()
-        self._forget_graph()
-        load_values(self.trainable.parameters(), self._best)
-
-    def state(self) -> dict[str, Tensor]:
-        """Copies of all tensors that the next epoch depends on."""
-        moments = self._optimizer.state_dict()["state"]
-        state = {
-            **{f"now.{parameter.name}": parameter.value.detach() for parameter in self.trainable.parameters()},
-            **{f"best.{name}": value for name, value in self._best.items()},
-            **{f"optimizer.{index}.{name}": value for index, own in moments.items() for name, value in own.items()},
-            **{f"random.{name}": value for name, value in self.trainable.random_state().items()},
-            **{f"count.{name}": value for name, value in self._counters().items()},
-        }
-        return {name: value.clone() for name, value in state.items()}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Continues from a saved state as if training had never stopped."""
-        load_values(self.trainable.parameters(), without_prefix("now.", state))
-        self.trainable.load_random_state(without_prefix("random.", state))
-        for name, value in self._best.items():
-            value.copy_(state[f"best.{name}"])
-        for name, value in self._counters().items():
-            value.copy_(state[f"count.{name}"])
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in without_prefix("optimizer.", state).items():
-            index, _, moment = name.partition(".")
-            moments.setdefault(int(index), {})[moment] = value.clone()
-        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moments})
-        self.best_epoch, self._running = self._best_epoch.tolist(), (~self._ended()).tolist()
-        self._forget_graph()
-
-    def _forget_graph(self) -> None:
-        """Lets a CUDA graph be captured again, because tensors that an epoch uses are replaced."""
         if self._graph is not None:
-            self._graph.reset()
-
-    def _counters(self) -> dict[str, Tensor]:
-        return {"epoch": self._epoch, "best_epoch": self._best_epoch, "best_score": self._best_score}
+            self._graph.reset()  # its tensors are replaced
+        load_values(self.trainable.parameters(), self._best)
 
 
 def _read_targets(name: str, labels: Tensor, train: Tensor, device: torch.device) -> Targets:
@@ -248,86 +204,10 @@ def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
-class Checkpoint:
-    """The state of unfinished training in a folder: one file per stage, each written atomically.
-
-    Parameters
-    ----------
-    folder : str or Path
-        Where the files are written.
-    key : str
-        Identifies everything that the result depends on. Checkpoints with another key are refused.
-    every : float
-        Seconds between two saves; 0 saves after every epoch.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import lggd
-    >>> model = lggd.LGGDClassifier(None, lggd.GCN(), lggd.Optimization(epochs=5))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model.fit(lggd.load("karate"), checkpoint=Checkpoint(folder, key="karate, GCN", every=0)).predict().shape
-    torch.Size([34])
-    """
-
-    def __init__(self, folder: str | Path, key: str, every: float = 5.0) -> None:
-        self.folder, self.key, self.every = Path(folder), key, every
-        self._last = time.monotonic()
-
-    def is_due(self) -> bool:
-        """Whether it is time for the next save."""
-        return time.monotonic() - self._last >= self.every
-
-    def load(self, stage: str) -> dict[str, Tensor] | None:
-        """Returns the last saved state of a stage, or None."""
-        from safetensors import SafetensorError, safe_open
-
-        path = self._path(stage)
-        if not path.exists():
-            return None
-        try:
-            with safe_open(path, framework="pt") as file:
-                key = (file.metadata() or {}).get("key")
-                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        except SafetensorError as error:
-            raise InputError(path, "be a checkpoint", but=f"it is damaged: {error}", remedy="Delete it.") from error
-        if key != self.key:
-            remedy = "Use the settings of the interrupted run, or start over."
-            rule = "be a checkpoint of the same data and settings"
-            raise InputError(path, rule, but="it belongs to others", remedy=remedy)
-        return state
-
-    def save(self, stage: str, state: Mapping[str, Tensor]) -> None:
-        """Replaces the saved state of a stage."""
-        with write_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self._path(stage)) as temporary:
-            save_tensors(temporary, state, {"key": self.key})
-        self._last = time.monotonic()
-
-    def _path(self, stage: str) -> Path:
-        return self.folder / f"{stage.replace('/', ' of ')}.safetensors"  # "backbone 1/2" is no path
-
-
-def train(
-    engine: Engine, stage: str, callback: Callback | None = None, checkpoint: Checkpoint | None = None
-) -> History:
-    """Trains until all problems have ended, and loads their best states; returns the metrics of all epochs.
-
-    With a checkpoint, training continues where an interrupted run was saved.
-    """
+def train(engine: Engine, stage: str, callback: Callback | None = None) -> History:
+    """Trains until all problems have ended, and loads their best states; returns the metrics of all epochs."""
     history: History = {}
-    epoch, saved = 0, None if checkpoint is None else checkpoint.load(stage)
-    if saved is not None:
-        epoch = int(saved.pop("epoch"))
-        history = {name: values.tolist() for name, values in without_prefix("history.", saved).items()}
-        engine.restore(saved)
-
-    def save() -> None:
-        if checkpoint is not None:
-            curves = {f"history.{name}": torch.tensor(values, dtype=torch.float64) for name, values in history.items()}
-            checkpoint.save(stage, {**engine.state(), **curves, "epoch": torch.tensor(epoch)})
-
+    epoch = 0
     while epoch < engine.epochs and not engine.finished:
         metrics = engine.step()
         epoch += 1
@@ -335,8 +215,5 @@ def train(
             history.setdefault(name, []).append(float(value))
         if callback is not None:
             callback(Progress(stage, epoch, engine.epochs, metrics))
-        if checkpoint is not None and checkpoint.is_due():
-            save()
-    save()
     engine.load_best()
     return history

@@ -1,6 +1,5 @@
-"""What each of the problems trained together has of its own: settings, targets, parameters, random numbers."""
+"""Per-problem settings, targets, parameters and random numbers of problems that are trained together."""
 
-# mypy: allow-untyped-decorators
 from __future__ import annotations
 
 import math
@@ -12,12 +11,10 @@ from numbers import Integral
 from typing import Any
 
 import torch
-from numba import njit, prange
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.errors import InputError
-from lggd.graph.csr import on_threads_that_pay
 from lggd.validation import check_int, check_positive, check_real
 
 
@@ -192,13 +189,6 @@ class SeededModules:
             for name, value in (*module.named_parameters(), *module.named_buffers())
         ]
 
-    def random_state(self) -> dict[str, Tensor]:
-        return {f"{q}.{device}": state for q, own in enumerate(self._random) for device, state in own.states.items()}
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        for q, own in enumerate(self._random):
-            own.states = {device: state[f"{q}.{device}"].cpu() for device in own.states}
-
 
 def read_seed(seed: int | torch.Generator) -> int:
     """Returns a seed as an integer: `seed` itself, or the next draw of a generator."""
@@ -219,19 +209,6 @@ def parameter_generators(generators: Sequence[torch.Generator]) -> list[torch.Ge
     """Generators for initial parameters: on the CPU, so that these are equal on every device."""
     # Not the seed itself: dropout must not draw the numbers that parameters were initialised with.
     return [torch.Generator().manual_seed((generator.initial_seed() + 1) % 2**63) for generator in generators]
-
-
-class SeededGenerators:
-    """Networks of many problems, each with its own generator, whose states can be saved."""
-
-    generators: Sequence[torch.Generator]
-
-    def random_state(self) -> dict[str, Tensor]:
-        return {str(q): generator.get_state() for q, generator in enumerate(self.generators)}
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        for q, generator in enumerate(self.generators):
-            generator.set_state(state[str(q)].cpu())
 
 
 class RandomState:
@@ -300,16 +277,3 @@ def dropout(values: Tensor, generators: Sequence[torch.Generator], level: int) -
     keep = draw_keep_mask(generators, values.shape[-2:], level)
     # Through bytes: torch converts booleans far more slowly on a CPU.
     return values * keep.view(torch.uint8).to(values.dtype).mul_(LEVELS / level)
-
-
-def dropout_(values: Tensor, level: int, random_bytes: Tensor) -> None:
-    """Dropout in place on a CPU, by random bytes as `draw_random_bytes` draws them."""
-    arrays = values.view(-1).numpy(), random_bytes.view(torch.uint8).numpy()
-    on_threads_that_pay(values.numel(), _dropout_loop, *arrays, level, LEVELS / level)
-
-
-@njit(parallel=True, fastmath={"contract", "reassoc", "nsz"}, cache=True)
-def _dropout_loop(values: Any, random_bytes: Any, level: int, factor: float) -> None:
-    zero, scale = values.dtype.type(0), values.dtype.type(factor)
-    for i in prange(values.size):
-        values[i] = scale * values[i] if random_bytes[i] < level else zero

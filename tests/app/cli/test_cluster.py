@@ -14,7 +14,6 @@ import torch
 
 import lggd
 from lggd.app.runs.run_input import RunInput
-from lggd.cluster import ClusterPrediction
 from lggd.datasets.stored_data import load_stored
 from support.command_line import answer, command, refused
 from support.small_data import blocks
@@ -36,13 +35,13 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is solved instead of on a cluster: the graph, the labels and the model."""
     calls: list[Any] = []
 
-    def solve(graph: lggd.Graph, labels: torch.Tensor, model: lggd.KernelRidge) -> ClusterPrediction:
+    def solve(graph: lggd.Graph, labels: torch.Tensor, model: lggd.KernelRidge) -> lggd.KernelRidge:
         calls.append((graph, labels, model))
         data = load_stored(graph.stored.folder, verify=False)  # type: ignore[union-attr]
         data.y = labels
         fitted = model.fit(data)
-        found = fitted.ridge_, fitted.inverse_temperature_, fitted.loss_
-        return ClusterPrediction(fitted.predict_proba(), fitted.members_, *found, losses=LOST)
+        fitted.metadata_ = {"cluster": {"losses": LOST}}
+        return fitted
 
     monkeypatch.setattr("lggd.cluster.connect", lambda address: nullcontext())
     monkeypatch.setattr("lggd.cluster.solve", solve)

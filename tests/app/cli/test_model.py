@@ -88,7 +88,7 @@ def plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("plus") / "club"
     facts = answer("run", "karate", "--method", "lggd-plus-trained", "--epochs", "3", "--out", out)
     assert facts["titles"] == {"reference": "GCN", "model": "Trained LGGD+ with GCN"}
-    assert {"features.parquet", "report.html"} < set(facts["files"])
+    assert {"features.csv", "report.html"} < set(facts["files"])
     return out
 
 

@@ -8,15 +8,17 @@ import re
 import shutil
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
+import torch
 
 import lggd
 from lggd.app.runs.methods import RunSettings
 from lggd.app.runs.run import run, write_run
 from lggd.app.runs.run_input import RunInput
 from lggd.app.runs.saved_model import SavedModel
+from lggd.app.tables.nodes import read_node_file
 from support.command_line import answer, command, files_of, refused, rows_of
+from support.other_process import held_elsewhere
 from support.processes import finish, start
 from support.tables import PATH_IDS as IDS
 from support.tables import labelled_path
@@ -67,9 +69,7 @@ def test_commands_at_once_lose_nothing(people: Path, tmp_path: Path) -> None:
 
 
 def test_a_command_that_waits_says_so(people: Path) -> None:
-    from system.test_locks import held_elsewhere
-
-    with held_elsewhere(people / "model") as other:
+    with held_elsewhere(people) as other:
         waiting = start("add-labels", people, "cy=left")
         assert waiting.stderr.readline() == f"Waiting for another command that is changing {people}.\n"
         assert labels_of(people) == {"Åse": "left", "hal": "right"}  # reading waits for nobody
@@ -89,9 +89,16 @@ def test_killed_commands_leave_all_or_nothing(people: Path) -> None:
 def test_files_that_a_killed_command_did_not_move_are_moved_by_the_next(
     people: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    replace = Path.replace
+
+    def killed(self: Path, target: Path) -> Path:
+        if target.parent == people:
+            raise KeyboardInterrupt  # nothing else runs after it in the process that is killed
+        return replace(self, target)
+
     with monkeypatch.context() as patch:
-        patch.setattr("lggd.app.runs.saved_model.move_beside", lambda folder: None)  # as if killed here
-        answer("add-labels", people, "cy=left")
+        patch.setattr(Path, "replace", killed)
+        assert command("add-labels", people, "cy=left").exit_code == 130
     assert labels_of(people)["cy"] == "left"
     assert rows_of(people / "predictions.csv")[2]["labelled"] == ""
     refused("add-labels", people, "nobody=left")
@@ -111,17 +118,17 @@ def test_everything_beside_the_model_is_refreshed_or_marked(people: Path) -> Non
     found = answer("add-labels", people, "cy=right", "dee=left")
     after = files_of(people)
     assert {name for name in after if after[name] != before.get(name)} == {
-        "predictions.csv", "features.parquet", "report.html", "run.json", "model/model.json",
+        "predictions.csv", "features.csv", "report.html", "run.json", "model/model.json",
         "model/weights.safetensors",
     }  # fmt: skip
     assert before.keys() == after.keys()
-    assert found["refreshed"] == [str(people / name) for name in ("predictions.csv", "features.parquet", "run.json")]
+    assert found["refreshed"] == [str(people / name) for name in ("predictions.csv", "features.csv", "run.json")]
     assert found["outdated"] == [str(people / "report.html")]
     model = lggd.load_model(people / "model")
     expected = model.features_.features(model.data_)
-    table = pq.read_table(people / "features.parquet")
-    assert table["node"].to_pylist() == IDS
-    assert [table.column(k + 1).to_pylist() for k in range(expected.shape[1])] == expected.T.tolist()
+    table = read_node_file(people / "features.csv")
+    assert table.ids == IDS
+    assert torch.equal(torch.from_numpy(table.x), expected)
     facts = json.loads((people / "run.json").read_text())
     assert {key: value for key, value in facts.items() if key != "updated"} == summary
     updated = facts["updated"]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -24,7 +23,7 @@ from support.command_line import answer, command, refused, rows_of
 from support.tables import PATH_IDS, RING_IDS, labelled_path, two_rings
 
 OWN = ["--edges", "e.csv", "--nodes", "n.csv", "--label", "kind"]
-FILES = ["predictions.csv", "features.parquet", "model/", "settings.json", "run.json", "report.html"]
+FILES = ["predictions.csv", "features.csv", "model/", "settings.json", "run.json", "report.html"]
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +84,9 @@ def test_predictions_have_ids_and_use_all_labels(finished: tuple[dict[str, Any],
 
 
 def test_features_are_named_after_classes_and_times(finished: tuple[dict[str, Any], Path]) -> None:
-    path = finished[1] / "features.parquet"
+    path = finished[1] / "features.csv"
     names = [f"class {kind}, t={t}" for t in (0.3, 1, 3) for kind in ("blå", "rød")]
-    assert pq.read_schema(path).names == ["node", *names]
+    assert list(rows_of(path)[0]) == ["node", *names]
     table = read_node_file(path)
     assert (table.ids, table.feature_names) == (RING_IDS, names)
     model = lggd.load_model(finished[1] / "model")
@@ -134,35 +133,6 @@ def test_nodes_need_no_features(tables: list[object], tmp_path: Path) -> None:
     assert message.startswith("`--method` must be one that needs no node features, got gdc-ppr.")
 
 
-def test_the_memory_of_a_large_run_is_reported_before_it_starts(tables, tmp_path, monkeypatch) -> None:
-    def not_started(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("lggd.app.runs.run.run", not_started)
-    monkeypatch.setattr("lggd.app.cli.run.LARGE_MEMORY", 0)
-    options = ["--method", "lggd-trained", "--backbone", "none", "--no-report", "--out", tmp_path / "large"]
-    reported = command("run", *tables, *options).stderr
-    assert "Learning distances needs about" in reported
-    assert "free on cpu" in reported
-    assert "too much" not in reported
-    monkeypatch.setattr("lggd._system.memory.free_memory", lambda device: 1)
-    assert "This may be too much. Fit fewer models" in command("run", *tables, *options).stderr
-
-
-def test_a_shortage_of_memory_is_one_sentence(tables, tmp_path, monkeypatch) -> None:
-    def short(*_, **__):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-    monkeypatch.setattr("lggd.training.engine.Engine.step", short)
-    options = ["--method", "lggd-trained", "--backbone", "none", "--reference", "none", "--no-report"]
-    result = command("run", *tables, *options, "--out", tmp_path / "short")
-    assert result.exit_code == 1
-    assert "takes about" in result.stderr
-    assert "Fit fewer models together" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert "unexpectedly" not in result.stderr
-
-
 # -- methods and settings -----------------------------------------------------------------------------------------
 
 
@@ -185,7 +155,7 @@ def test_every_method_trains_saves_and_loads(tmp_path: Path, method: str) -> Non
     rows = rows_of(out / "predictions.csv")
     model = lggd.load_model(out / "model")
     assert [row["predicted"] for row in rows] == [model.metadata_["classes"][k] for k in model.predict().tolist()]
-    assert ("features.parquet" in facts["files"]) == (out / "features.parquet").exists()
+    assert ("features.csv" in facts["files"]) == (out / "features.csv").exists()
 
 
 def test_the_comparison_is_printed(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def folder(built, tmp_path):
 @pytest.fixture
 def large(monkeypatch):
     """Small graphs count as large."""
-    monkeypatch.setattr(run_input, "MOST_EDGES", 100)
-    monkeypatch.setattr(kernel_ridge, "MOST_EDGES_IN_MEMORY", 100)
+    monkeypatch.setattr(run_input, "MAX_EDGES", 100)
+    monkeypatch.setattr(kernel_ridge, "MAX_EDGES_IN_MEMORY", 100)
 
 
 def test_run_predict_and_add_labels(folder, tmp_path, large):

@@ -20,8 +20,8 @@ def start(*arguments: object, cwd: Path) -> tuple[Forked, dict[str, Any]]:
     process = processes.start("studio", *arguments, "--port", 0, "--no-browser", "--json", cwd=cwd)
     line = process.stdout.readline()
     assert line, process.communicate()[1]
-    found: dict[str, Any] = json.loads(line)
-    return process, found
+    facts: dict[str, Any] = json.loads(line)
+    return process, facts
 
 
 def end(process: Forked) -> str:

@@ -158,4 +158,4 @@ class Nameless:
 def test_descriptions_are_the_same_in_every_process() -> None:
     assert describe_model(SGC(hops=3)) == "SGC(hops=3)"
     assert describe_model(Nameless()) == f"{__name__}.Nameless"
-    assert describe_model(blocks) == "small_data.blocks"
+    assert describe_model(blocks) == "support.small_data.blocks"

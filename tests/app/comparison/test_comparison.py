@@ -21,7 +21,7 @@ FAST = ["label-propagation", "label-spreading"]
 
 
 def test_the_public_name_is_a_function_and_stays_one() -> None:
-    importlib.import_module("lggd.app.comparison.runner")
+    importlib.import_module("lggd.app.comparison.machine")
     assert callable(lggd.compare)
 
 
@@ -105,8 +105,8 @@ def test_a_folder_continues_where_it_stopped(tmp_path: Path) -> None:
 
 def test_several_processes_give_the_same_numbers(tmp_path: Path) -> None:
     alone = lggd.compare(blocks(), FAST, splits=3, labels=2)
-    shown: list[tuple[int, int, str]] = []
-    options: dict[str, Any] = {"splits": 3, "labels": 2, "callback": lambda *state: shown.append(state)}
+    shown: list[lggd.Progress] = []
+    options: dict[str, Any] = {"splits": 3, "labels": 2, "callback": shown.append}
     with pytest.warns(InputWarning, match="'broken' is not in the table, because it failed: ZeroDivisionError"):
         shared = lggd.compare(blocks(), [*FAST, {"broken": lambda: 1 / 0}], jobs=2, folder=tmp_path, **options)
     kept = ("method", "split", "share", "accuracy")
@@ -115,7 +115,7 @@ def test_several_processes_give_the_same_numbers(tmp_path: Path) -> None:
     assert shared.failed == {"broken": "ZeroDivisionError: division by zero"}
     lines, incomplete = Results(tmp_path).lines("comparison")
     assert (sum(line["method"] in FAST for line in lines), incomplete) == (len(alone.lines), 0)
-    assert all(total == 18 for _, total, _ in shown)
+    assert all(now.total == 18 for now in shown)
 
 
 def test_settings_are_searched_split_by_split(tmp_path: Path) -> None:
@@ -125,10 +125,10 @@ def test_settings_are_searched_split_by_split(tmp_path: Path) -> None:
 
 
 def test_progress_is_reported() -> None:
-    shown: list[tuple[int, int, str]] = []
-    lggd.compare(blocks(), FAST, splits=2, labels=2, curve=False, callback=lambda *state: shown.append(state))
-    assert shown[0] == (0, 4, "Label propagation, split 0")
-    assert [number for number, *_ in shown] == [0, 1, 2, 3]
+    shown: list[lggd.Progress] = []
+    lggd.compare(blocks(), FAST, splits=2, labels=2, curve=False, callback=shown.append)
+    assert shown[0] == lggd.Progress("Label propagation, split 0", 0, 4)
+    assert [now.done for now in shown] == [0, 1, 2, 3]
 
 
 def test_the_figure_has_four_panels() -> None:

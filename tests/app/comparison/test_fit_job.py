@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from lggd.app.comparison import fit_job
 from lggd.app.comparison.fit_job import (
     ERROR,
     FitJob,
-    Meter,
     calibration_error,
     choose_settings,
     evaluate,
@@ -31,8 +29,6 @@ from lggd.errors import InputError
 from support.comparison_models import Oracle, Tunable
 from support.small_data import blocks, changed
 
-CPU = torch.device("cpu")
-
 
 def job(make: Any, data: Any = None, **more: Any) -> FitJob:
     data = draw_splits(blocks() if data is None else data, 3, 1)[0]
@@ -40,7 +36,7 @@ def job(make: Any, data: Any = None, **more: Any) -> FitJob:
 
 
 def measured(planned: FitJob, folder: Path) -> dict[str, Any]:
-    (found,) = run_jobs([planned], JobOptions(Results(folder), 1, reuse=False)).lines
+    (found,) = run_jobs([planned], JobOptions(Results(folder), 1)).lines
     return found
 
 
@@ -52,7 +48,7 @@ def test_a_line_has_the_scores_on_test_nodes_and_all_that_identifies_it(tmp_path
     assert found["accuracy"] == pytest.approx(100 * (1 - wrong / 18))
     assert (found["train"], found["validation"], found["test"]) == (9, 9, 18)
     assert found["settings"] == "Oracle(12)"
-    assert {"seconds", "cpu_seconds", "memory", "versions", "machine", "when", "split_hash"} <= found.keys()
+    assert {"seconds", "cpu_seconds", "versions", "machine", "when", "split_hash"} <= found.keys()
 
 
 def test_methods_see_no_test_labels(tmp_path: Path) -> None:
@@ -151,11 +147,10 @@ def test_settings_are_chosen_by_validation_and_not_by_test_accuracy(tmp_path: Pa
     assert searched["chosen_by"] == 100
 
 
-def test_methods_that_choose_themselves_are_not_searched(tmp_path: Path) -> None:
+def test_methods_that_choose_themselves_are_not_searched() -> None:
     data = visible_to_methods(draw_splits(blocks(), 3, 1)[0])
     candidate = Method("k", "K", KernelRidge)
-    assert choose_settings(candidate, 0, data, 5, tmp_path / "journal", "k") == ({}, None)
-    assert not (tmp_path / "journal").exists()
+    assert choose_settings(candidate, 0, data, 5) == ({}, None)
 
 
 @pytest.fixture
@@ -172,60 +167,38 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seen
 
 
-def test_the_best_by_validation_is_chosen_and_a_killed_search_continues(tmp_path: Path, fits: list[float]) -> None:
+def test_the_best_by_validation_is_chosen(fits: list[float]) -> None:
     data = visible_to_methods(draw_splits(blocks(), 3, 1)[0])
-    candidate, journal = Method("t", "T", Tunable), tmp_path / "journal"
-    settings, value = choose_settings(candidate, 0, data, 12, journal, "t")
+    settings, value = choose_settings(Method("t", "T", Tunable), 0, data, 12)
     assert (settings["optimization__weight_decay"], value) == (5e-3, 100)
     assert fits[0] == 1e-6, "the first trial has the default settings"
-    count = len(fits)
-    assert count <= 9, "repeated settings are not fitted again"
-    assert choose_settings(candidate, 0, data, 12, journal, "t") == (settings, value)
-    assert len(fits) == count
-    with journal.open("a") as file:  # the process was killed while it wrote
-        file.write('{"op_code": 4, "worker')
-    assert choose_settings(candidate, 0, data, 12, journal, "t") == (settings, value)
+    assert len(fits) <= 9, "repeated settings are not fitted again"
+    assert choose_settings(Method("t", "T", Tunable), 0, data, 12) == (settings, value)
 
 
-def test_trials_of_another_version_are_not_reused(
-    tmp_path: Path, fits: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measured(job(Tunable, trials=3), tmp_path)
-    count = len(fits)
-    with_another_version(monkeypatch)
-    measured(job(Tunable, trials=3), tmp_path)
-    assert len(fits) == 2 * count
-
-
-def test_a_trial_left_running_by_a_killed_process_is_run_again(tmp_path: Path, fits: list[float]) -> None:
+def test_trials_that_need_too_much_memory_do_not_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     data = visible_to_methods(draw_splits(blocks(), 3, 1)[0])
-    candidate, journal = Method("t", "T", Tunable), tmp_path / "journal"
+    original = Tunable.fit
 
-    class Killed(BaseException):
-        pass
+    def fit(self: Tunable, data: Any) -> Tunable:
+        if self.optimization.weight_decay == limit:
+            raise MemoryError("too large")
+        return original(self, data)
 
-    def die(*_: Any) -> None:
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tunable, "fit", die)
-        patch.setattr("lggd.app.comparison.study.SharedStudy.abandon", lambda *_: None)  # no time to give it up
-        with pytest.raises(Killed):
-            choose_settings(candidate, 0, data, 3, journal, "t")
-    assert choose_settings(candidate, 0, data, 3, journal, "t")[1] is not None
-    assert fits[0] == 1e-6
+    monkeypatch.setattr(Tunable, "fit", fit)
+    limit = 1e-6
+    assert choose_settings(Method("t", "T", Tunable), 0, data, 12)[1] == 100
+    with pytest.raises(MemoryError, match="none of 1 trials succeeded: MemoryError: too large"):
+        choose_settings(Method("t", "T", Tunable), 0, data, 1)
 
 
-def test_settings_do_not_depend_on_test_labels(tmp_path: Path) -> None:
+def test_settings_do_not_depend_on_test_labels() -> None:
     """Other classes at the test nodes, the same settings; a leak would choose those that are right there."""
     split = draw_splits(blocks(), 3, 1)[0]
     garbled = visible_to_methods(split)
     garbled.y = torch.where(split.test_mask, (split.y + 2) % 3, garbled.y)
     candidate = Method("t", "T", Tunable)
-    chosen = [
-        choose_settings(candidate, 0, data, 6, tmp_path / name, "t")
-        for name, data in (("a", visible_to_methods(split)), ("b", garbled))
-    ]
+    chosen = [choose_settings(candidate, 0, data, 6) for data in (visible_to_methods(split), garbled)]
     assert chosen[0] == chosen[1]
 
 
@@ -260,23 +233,3 @@ def test_scores_that_are_no_probabilities_have_no_calibration() -> None:
 def test_predictions_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=r"`mine` must predict probabilities \[36, 3\]"):
         read_probabilities("mine", torch.zeros(shape), blocks())
-
-
-def test_time_and_memory_are_those_of_the_block() -> None:
-    with Meter(CPU) as meter:
-        block = torch.ones(64 * 2**18)  # 64 MiB
-        time.sleep(0.05)
-        del block
-    assert meter.seconds >= 0.05
-    if meter.memory is not None:
-        assert 60 * 2**20 < meter.memory < 90 * 2**20
-    with Meter(CPU) as later:
-        pass
-    assert later.memory is None or later.memory < 8 * 2**20
-
-
-def test_memory_is_unknown_on_other_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(fit_job, "CLEAR", tmp_path / "nowhere/clear_refs")
-    with Meter(CPU) as meter:
-        pass
-    assert meter.memory is None

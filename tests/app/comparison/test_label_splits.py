@@ -9,8 +9,8 @@ import torch
 
 import lggd
 from lggd.app.comparison import label_splits
-from lggd.app.comparison.runner import load_splits
 from lggd.errors import InputError
+from reproduction.runner import load_splits
 from support.small_data import blocks, changed
 
 MASKS = ("train_mask", "val_mask", "test_mask")

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from lggd.app.report.charts import Axis, Line, line_chart
+from lggd.app.report.charts import Axis, Line, Strip, line_chart, strips
 from support.page_reader import text_of
 from support.sample_reports import small
 
@@ -58,3 +58,18 @@ def test_best_epoch_is_reported(digits):
     text = text_of(digits)
     assert "best validation at 3: 90.0\N{NO-BREAK SPACE}%" in text
     assert "best validation at 60\N{NO-BREAK SPACE}(t=1), 60\N{NO-BREAK SPACE}(t=2)" in text
+
+
+def test_strips_share_a_scale_and_stay_within_it():
+    rows = [
+        Strip("<a>", 94.2, (93.0, 95.4), "red", "<a>: 94.2"),
+        Strip("b", 95.7, (80.0, 99.0), "blue", "b", [95.0, 96.0]),
+    ]
+    html = strips(rows)
+    assert "<a>" not in html
+    first, second = (float(left) for left in re.findall(r'class="mean" style="left:([\d.]+)%', html))
+    assert 0 <= first < second - 10
+    assert second <= 100
+    for left, width in re.findall(r'class="range" style="left:([\d.]+)%;width:([\d.]+)%', html):
+        assert float(left) + float(width) <= 100
+    assert html.count('class="split"') == 2

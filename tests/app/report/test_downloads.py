@@ -13,10 +13,10 @@ PREDICTIONS = ["node", "predicted", "probability", "labelled", "true class", "te
 
 
 def download(page, name):
-    with page.expect_download() as found:
+    with page.expect_download() as download:
         page.click(f".download[data-file={name}]")
-    assert found.value.suggested_filename == f"{name}.csv"
-    with Path(found.value.path()).open(encoding="utf-8", newline="") as stream:
+    assert download.value.suggested_filename == f"{name}.csv"
+    with Path(download.value.path()).open(encoding="utf-8", newline="") as stream:
         return list(csv.reader(stream))
 
 

@@ -15,8 +15,8 @@ HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
 
 @pytest.fixture(scope="module")
 def address():
-    with map_server.serve() as found:
-        yield found
+    with map_server.serve() as address:
+        yield address
 
 
 @pytest.fixture
@@ -95,14 +95,14 @@ def test_both_painters_draw_the_same_map(opened):
         return Array.from({ length: view.count }, (_, node) => {
             const at = 4 * (Math.floor(ratio * view.y(node)) * picture.width + Math.floor(ratio * view.x(node)));
             return [...pixels.subarray(at, at + 3)]; }); }"""
-    found = {}
+    drawn = {}
     for painter in ("canvas", "webgl"):
         with opened(f"nodes=300&painter={painter}") as page:
             settle(page)
-            found[painter] = page.evaluate(colours)
-    near = [max(abs(a - b) for a, b in zip(*pair, strict=True)) <= 12 for pair in zip(*found.values(), strict=True)]
+            drawn[painter] = page.evaluate(colours)
+    near = [max(abs(a - b) for a, b in zip(*pair, strict=True)) <= 12 for pair in zip(*drawn.values(), strict=True)]
     assert sum(near) > 0.97 * len(near)
-    assert len({tuple(colour) for colour in found["webgl"]}) >= 3
+    assert len({tuple(colour) for colour in drawn["webgl"]}) >= 3
 
 
 def test_canvas_replaces_missing_webgl(opened):

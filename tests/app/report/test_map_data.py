@@ -19,8 +19,8 @@ def test_distances_are_encoded_to_one_part_in_250():
         for k in range(3):
             low, high, unit, exceeds = data["scales"][t][k]
             assert (unit, exceeds) == (0, 0)
-            found = low + codes[k] / 254 * (high - low)
-            assert np.abs(found - report.distances[t, :, k]).max() <= (high - low) / 254
+            decoded = low + codes[k] / 254 * (high - low)
+            assert np.abs(decoded - report.distances[t, :, k]).max() <= (high - low) / 254
 
 
 def test_unreachable_nodes_have_their_own_code():

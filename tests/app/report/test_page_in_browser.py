@@ -299,7 +299,7 @@ def test_content_security_policy(chromium, written):
     )
     path = written(small())
     path.write_text(page_text)
-    found = []
+    hacked = []
     with pytest.raises(AssertionError, match="Content Security Policy"), chromium.page(path) as page:
-        found.append(page.evaluate("window.hacked"))
-    assert found == [None]
+        hacked.append(page.evaluate("window.hacked"))
+    assert hacked == [None]

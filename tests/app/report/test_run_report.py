@@ -78,8 +78,8 @@ def test_mcnemar_is_the_exact_binomial_test():
     for first, second in product(range(7), range(7)):
         a = np.array([True] * first + [False] * second + [True, False] * 4)
         b = np.array([False] * first + [True] * second + [True, False] * 4)
-        found, n = McNemarTest.of(a, b), first + second
+        result, n = McNemarTest.of(a, b), first + second
         tail = sum(math.comb(n, k) for k in range(min(first, second) + 1)) / 2**n
-        assert (found.only_first, found.only_second) == (first, second)
-        assert found.p == pytest.approx(min(1.0, 2 * tail))
-        assert found.is_clear == (found.p < 0.05)
+        assert (result.only_first, result.only_second) == (first, second)
+        assert result.p == pytest.approx(min(1.0, 2 * tail))
+        assert result.is_clear == (result.p < 0.05)

@@ -103,6 +103,6 @@ def test_settings_are_refused_before_the_reference_is_trained(argument: str, val
         run(
             RunInput.from_dataset("karate"),
             RunSettings(**{argument: value}),  # type: ignore[arg-type]
-            callback=lambda part, _: trained.append(part),
+            callback=lambda progress: trained.append(progress.stage),
         )
     assert trained == []

@@ -22,8 +22,8 @@ IDS = ["", *(f"n{k}" for k in range(1, 33)), "a/b", XSS, "=1+1"]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory):
-    with small_studio(tmp_path_factory.mktemp("studio"), small_graph(ids=["zero", *IDS[1:]])) as found:
-        yield found
+    with small_studio(tmp_path_factory.mktemp("studio"), small_graph(ids=["zero", *IDS[1:]])) as running:
+        yield running
 
 
 @pytest.fixture
@@ -105,8 +105,8 @@ def test_a_stale_edit_gets_the_present_state(http) -> None:
 
 @pytest.mark.parametrize("node", ["a/b", XSS, "=1+1", "zero"])
 def test_odd_names_are_names(http, node: str) -> None:
-    found = http.get(f"/api/nodes/{quote(node, safe='')}").json()
-    assert found["node"] == node
+    details = http.get(f"/api/nodes/{quote(node, safe='')}").json()
+    assert details["node"] == node
     assert put(http, **{node: "red"}).status_code == 200
     assert http.delete(f"/api/labels/{quote(node, safe='')}").status_code == 200
 
@@ -122,9 +122,9 @@ def test_a_node_has_neighbours_probabilities_and_history(http, server) -> None:
 
 
 def test_suggestions_suspicious_labels_and_keeping(http, server) -> None:
-    found = http.get("/api/suggestions?count=4").json()
-    assert len(found) == 4
-    assert all(each["reason"] for each in found)
+    suggestions = http.get("/api/suggestions?count=4").json()
+    assert len(suggestions) == 4
+    assert all(each["reason"] for each in suggestions)
     put(http, n3="blue")
     settle(server.session)
     first = http.get("/api/suspicious").json()[0]
@@ -134,10 +134,10 @@ def test_suggestions_suspicious_labels_and_keeping(http, server) -> None:
 
 
 def test_progress_and_distances(http) -> None:
-    found = http.get("/api/progress").json()
-    assert sum(found["labelled"]) == 12
-    assert sum(found["predicted"]) == 36
-    assert sum(map(sum, found["confusion"])) == found["compared"] == 24
+    progress = http.get("/api/progress").json()
+    assert sum(progress["labelled"]) == 12
+    assert sum(progress["predicted"]) == 36
+    assert sum(map(sum, progress["confusion"])) == progress["compared"] == 24
     distances = http.get("/api/distances", params={"label": "red"}).json()["distances"]
     assert distances[3] == 0
     assert len(distances) == 36
@@ -275,9 +275,9 @@ def test_events_tell_of_changes(http) -> None:
         data = lambda: next(json.loads(line[6:]) for line in lines if line.startswith("data: "))  # noqa: E731
         first = data()
         answer = put(http, n13="green").json()
-        found = data()
-        assert first["revision"] < found["revision"] == answer["revision"]
-        assert found["changed"] == answer["changed"]
+        event = data()
+        assert first["revision"] < event["revision"] == answer["revision"]
+        assert event["changed"] == answer["changed"]
 
 
 def test_the_page_and_its_files(http) -> None:

@@ -23,8 +23,8 @@ TOKEN = "a secret & of=some length"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory):
     graph = small_graph(ids=[*(f"n{k}" for k in range(34)), "a/b", XSS])
-    with small_studio(tmp_path_factory.mktemp("studio"), graph, Access(port=0, token=TOKEN)) as found:
-        yield found
+    with small_studio(tmp_path_factory.mktemp("studio"), graph, Access(port=0, token=TOKEN)) as running:
+        yield running
 
 
 @pytest.fixture
@@ -147,5 +147,5 @@ def test_the_client_needs_no_extra() -> None:
 
 
 def test_labels_are_numbers_of_classes(client, server) -> None:
-    found = client.predictions()
-    assert np.array_equal(found["labels"], server.session.snapshot.labels)
+    predictions = client.predictions()
+    assert np.array_equal(predictions["labels"], server.session.snapshot.labels)

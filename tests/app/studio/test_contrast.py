@@ -17,8 +17,8 @@ SHEET = files("lggd.app.report").joinpath("page", "colours.css").read_text("utf-
 def colours(scheme: str) -> dict[str, str]:
     """The variables of the sheet by name; dark ones replace light ones."""
     light, dark = SHEET.split("@media (prefers-color-scheme: dark)")
-    found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light))
-    return found | dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark)) if scheme == "dark" else found
+    variables = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light))
+    return variables | dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark)) if scheme == "dark" else variables
 
 
 def luminance(colour: str) -> float:
@@ -40,24 +40,24 @@ def test_the_formula() -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("behind", BEHIND)
 def test_text_can_be_read(scheme: str, behind: str) -> None:
-    found = colours(scheme)
+    variables = colours(scheme)
     for name in ("ink", "quiet", "accent"):
-        assert contrast(found[name], found[behind]) >= TEXT, f"--{name} on --{behind}, {scheme}"
+        assert contrast(variables[name], variables[behind]) >= TEXT, f"--{name} on --{behind}, {scheme}"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_errors_can_be_read(scheme: str) -> None:
-    found = colours(scheme)
-    assert contrast(found["wrong"], found["card"]) >= TEXT
+    variables = colours(scheme)
+    assert contrast(variables["wrong"], variables["card"]) >= TEXT
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_dots_and_lines_can_be_seen(scheme: str) -> None:
     """The map and the curves lie on cards."""
-    found = colours(scheme)
+    variables = colours(scheme)
     names = [f"class-{k}" for k in range(NUM_CLASSES)]
     for name in [*names, "correct", "wrong", "hit", "miss", *(f"series-{k}" for k in (1, 2, 3, 4))]:
-        assert contrast(found[name], found["card"]) >= DOTS, f"--{name} on --card, {scheme}"
+        assert contrast(variables[name], variables["card"]) >= DOTS, f"--{name} on --card, {scheme}"
 
 
 def test_dark_has_its_own_classes() -> None:

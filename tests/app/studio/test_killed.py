@@ -145,26 +145,26 @@ class Services:
 def services() -> Iterator[Services]:
     if not hasattr(os, "fork"):
         pytest.skip("there is no SIGKILL here")
-    found = Services()
-    yield found
-    found.close()
+    services = Services()
+    yield services
+    services.close()
 
 
 def labels(url: str) -> dict[str, str | None]:
-    found: dict[str, str | None] = {f"n{k}": None for k in range(NODES)}
+    without: dict[str, str | None] = {f"n{k}": None for k in range(NODES)}
     end = time.monotonic() + 60
     while True:
         try:
-            return found | {each["node"]: each["label"] for each in httpx.get(f"{url}api/labels").json()}
+            return without | {each["node"]: each["label"] for each in httpx.get(f"{url}api/labels").json()}
         except httpx.HTTPError:
             assert time.monotonic() < end
             time.sleep(0.02)
 
 
-def check(found: dict[str, str | None], writers: list[Writer]) -> None:
+def check(labels: dict[str, str | None], writers: list[Writer]) -> None:
     """Labels are those acknowledged last, or all of those of the one request that nobody has heard about again."""
     for writer in writers:
-        own = {node: found[node] for node in writer.nodes}
+        own = {node: labels[node] for node in writer.nodes}
         assert own in (writer.acknowledged, writer.acknowledged | writer.sent), "a label is lost or half there"
 
 

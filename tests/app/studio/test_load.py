@@ -124,5 +124,5 @@ def test_readers_and_writers_at_once(tmp_path: Path) -> None:
     assert wanted
     assert {node: present.get(node) for node in wanted} == wanted, "an acknowledged label is lost"
     p50, p99 = (round(1e3 * float(np.quantile(times, q)), 1) for q in (0.5, 0.99))
-    found = {"seconds": SECONDS, "reads": len(times), "labels": len(wanted), "p50": p50, "p99": p99}
-    print(json.dumps(found))  # noqa: T201
+    summary = {"seconds": SECONDS, "reads": len(times), "labels": len(wanted), "p50": p50, "p99": p99}
+    print(json.dumps(summary))  # noqa: T201

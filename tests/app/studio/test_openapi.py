@@ -34,8 +34,8 @@ UNENDING = ("/api/events",)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory):
     access = Access(port=0, limits=Limits(reads=1e9, writes=1e9))
-    with small_studio(tmp_path_factory.mktemp("studio"), access=access) as found:
-        yield found
+    with small_studio(tmp_path_factory.mktemp("studio"), access=access) as running:
+        yield running
     print(json.dumps({"requests": len(ANSWERED), "server errors": sum(code >= 500 for code in ANSWERED)}))  # noqa: T201
 
 

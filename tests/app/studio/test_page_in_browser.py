@@ -25,14 +25,14 @@ IDS = [*(f"n{k}" for k in range(34)), "a/b", XSS]
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[browser.Browser]:
-    with browser.launch() as found:
-        yield found
+    with browser.launch() as launched:
+        yield launched
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[StudioServer]:
-    with small_studio(tmp_path, small_graph(ids=IDS, classes=(*CLASSES[:2], XSS))) as found:
-        yield found
+    with small_studio(tmp_path, small_graph(ids=IDS, classes=(*CLASSES[:2], XSS))) as running:
+        yield running
 
 
 @pytest.fixture

@@ -18,18 +18,18 @@ def test_answers_are_sent_at_once() -> None:
     """With Nagle's algorithm every answer of two parts would wait some 40 ms for the first to be acknowledged."""
 
     async def options_of_a_connection() -> int:
-        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        option: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             own = writer.get_extra_info("socket")
-            found.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            option.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
             writer.close()
 
         listening = _listen("127.0.0.1", 0)
         async with await asyncio.start_server(connected, sock=listening):
             _, writer = await asyncio.open_connection(*listening.getsockname())
             writer.close()
-            return await asyncio.wait_for(found, 10)
+            return await asyncio.wait_for(option, 10)
 
     assert asyncio.run(options_of_a_connection())
 

@@ -61,7 +61,7 @@ def test_settings_are_chosen_again_when_labels_have_grown(tmp_path: Path) -> Non
         assert not outcome.snapshot.choosing
         outcome = session.submit(LabelStore.set_labels, edits(n14="blue", n15="red"), "ada").result()
         assert outcome.snapshot.choosing
-        assert outcome.snapshot.model.members_ == model.members_
+        assert outcome.snapshot.model.kernels_ == model.kernels_
         settle(session)
         assert (session._chosen_for >= 0).sum() == session.snapshot.num_labels
         wait_for(lambda: ("labels", False) in heard[1:])

@@ -14,17 +14,17 @@ from support.studio_cases import edits, settle, small_graph, small_session
 
 def test_suggestions_are_those_of_the_model_with_reasons(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
-        found = snapshot.all_suggestions(session.snapshot)[:5]
-        assert [one.number for one in found] == session.snapshot.model.suggest(50)[:5].tolist()
-        assert all(one.reason for one in found)
-        assert all(session.snapshot.labels[one.number] < 0 for one in found)
+        suggestions = snapshot.all_suggestions(session.snapshot)[:5]
+        assert [one.number for one in suggestions] == session.snapshot.model.suggest(50)[:5].tolist()
+        assert all(one.reason for one in suggestions)
+        assert all(session.snapshot.labels[one.number] < 0 for one in suggestions)
 
 
 def test_undecided_nodes_say_between_what(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
-        found = snapshot._with_reason(session.snapshot, 20, 0.1, 0.5, 0.9)
-        assert "undecided between" in found.reason
-        assert found.first in found.reason
+        suggestion = snapshot._with_reason(session.snapshot, 20, 0.1, 0.5, 0.9)
+        assert "undecided between" in suggestion.reason
+        assert suggestion.first in suggestion.reason
         decided = snapshot._with_reason(session.snapshot, 20, 0.9, 0.5, 0.999)
         assert decided.reason == "less like the labelled nodes than 99\u00a0% of all nodes"
 
@@ -32,11 +32,11 @@ def test_undecided_nodes_say_between_what(tmp_path: Path) -> None:
 def test_before_predictions_nodes_are_spread_over_the_graph(tmp_path: Path) -> None:
     graph = small_graph(labels=np.full(36, -1))
     with small_session(tmp_path, graph) as session:
-        found = [one.number for one in snapshot.all_suggestions(session.snapshot)[:6]]
-        assert len(set(found)) == 6
-        assert set(graph.truth[found[:5]].tolist()) == {0, 1, 2}
-        session.submit(LabelStore.set_labels, edits(**{f"n{found[0]}": "red"}), "ada").result()
-        assert found[0] not in [one.number for one in snapshot.all_suggestions(session.snapshot)[:6]]
+        numbers = [one.number for one in snapshot.all_suggestions(session.snapshot)[:6]]
+        assert len(set(numbers)) == 6
+        assert set(graph.truth[numbers[:5]].tolist()) == {0, 1, 2}
+        session.submit(LabelStore.set_labels, edits(**{f"n{numbers[0]}": "red"}), "ada").result()
+        assert numbers[0] not in [one.number for one in snapshot.all_suggestions(session.snapshot)[:6]]
 
 
 def test_all_labelled_leaves_nothing_to_suggest(tmp_path: Path) -> None:
@@ -62,12 +62,12 @@ def test_a_wrong_label_is_suspicious_until_it_is_kept_or_corrected(tmp_path: Pat
 def test_accuracy_is_estimated_where_nothing_is_held_out(tmp_path: Path) -> None:
     graph = small_graph(held_out=np.zeros(36, bool))
     with small_session(tmp_path, graph) as session:
-        found = snapshot.quality(session.snapshot)
+        measured = snapshot.quality(session.snapshot)
         left_out = session.snapshot.model.leave_one_out_proba().argmax(1).numpy()
         nodes = np.flatnonzero(session.snapshot.labels >= 0)
-        assert not found.held_out
-        assert found.accuracy == (left_out == session.snapshot.labels[nodes]).mean()
-        assert found.confusion.sum() == len(nodes) == found.compared
+        assert not measured.held_out
+        assert measured.accuracy == (left_out == session.snapshot.labels[nodes]).mean()
+        assert measured.confusion.sum() == len(nodes) == measured.compared
 
 
 def test_labelled_nodes_are_no_longer_held_out(tmp_path: Path) -> None:

@@ -23,15 +23,15 @@ def opened(path: Path, fingerprint: str = "graph") -> LabelStore:
 
 @pytest.fixture
 def store(tmp_path: Path):
-    found = opened(tmp_path / "labels.sqlite")
-    yield found
-    found.close()
+    store = opened(tmp_path / "labels.sqlite")
+    yield store
+    store.close()
 
 
 def put(store: LabelStore, author: str = "ada", version: int | None = None, **labels: str | None):
     with store.transaction():
-        found = [LabelEdit(int(node[1:]), label, version) for node, label in labels.items()]
-        return store.set_labels(found, author)
+        edits = [LabelEdit(int(node[1:]), label, version) for node, label in labels.items()]
+        return store.set_labels(edits, author)
 
 
 def undo(store: LabelStore, author: str = "ada"):

@@ -97,7 +97,7 @@ def test_saved_models(tmp_path: Path) -> None:
     assert (graph.name, graph.classes, graph.ids[3]) == ("club", ("a", "b"), "p3")
     assert np.array_equal(graph.labels, model.labels_.numpy())
     with small_session(tmp_path, graph, settled=False) as session:
-        assert session.snapshot.model.members_ == model.members_  # at once
+        assert session.snapshot.model.kernels_ == model.kernels_  # at once
         assert np.array_equal(session.snapshot.predicted, model.predict().numpy())
 
 

@@ -7,12 +7,11 @@ import sys
 
 import typer
 
-from lggd.app.cli.compare import compare_command, sweep_command
+from lggd.app.cli.compare import compare_command
 from lggd.app.cli.distance import distance_command
 from lggd.app.cli.graph import graph_app
 from lggd.app.cli.model import add_labels_command, predict_command, remove_labels_command, update_command
 from lggd.app.cli.options import general_options
-from lggd.app.cli.paper import figure_app, report_command, reproduce_command
 from lggd.app.cli.run import features_command, run_command
 from lggd.app.cli.studio import studio_command
 
@@ -39,10 +38,6 @@ app.command("studio")(studio_command)
 app.command("features")(features_command)
 app.command("distance")(distance_command)
 app.add_typer(graph_app, name="graph")
-app.add_typer(figure_app, name="figure")
-app.command("reproduce")(reproduce_command)
-app.command("report")(report_command)
-app.command("sweep")(sweep_command)
 
 
 def main() -> None:

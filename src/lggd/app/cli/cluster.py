@@ -52,19 +52,19 @@ def run_on_cluster(terminal: Terminal, run_input: RunInput, address: str, out: P
     from lggd.app.runs.run import NO_REFERENCE, SUMMARY, UNKNOWN_ACCURACY, input_facts
     from lggd.estimator.storage import write_json
 
-    found, solution = _solve(terminal, run_input, address, seed)
-    right = (found.probabilities.argmax(1) == run_input.data.y)[run_input.held_out]
+    predictions, solution = _solve(terminal, run_input, address, seed)
+    right = (predictions.probabilities.argmax(1) == run_input.data.y)[run_input.held_out]
     accuracy = 100 * float(right.double().mean()) if len(right) else None
     settings = RunSettings(METHOD, seed=seed, reference="none")
     facts = {
-        **input_facts(run_input, settings, found.labels), **solution,
+        **input_facts(run_input, settings, predictions.labels), **solution,
         "accuracy": {"reference": None, "model": accuracy},
         "training_seconds": {"reference": None, "model": solution["seconds"]}, "p_value": None, "additions": [],
         "notes": [*solution["notes"], NO_REFERENCE, UNKNOWN_ACCURACY if accuracy is None else NOT_ALL_LABELS],
-        "resumed": False, "out": str(out), "files": [PREDICTIONS, SUMMARY],
+        "out": str(out), "files": [PREDICTIONS, SUMMARY],
     }  # fmt: skip
     with terminal.working(f"Writing {out}"), replacing_folder(out, SUMMARY) as folder:
-        found.write(folder / PREDICTIONS)
+        predictions.write(folder / PREDICTIONS)
         write_json(folder / SUMMARY, facts)
     return facts
 
@@ -91,16 +91,18 @@ def _solve(
 
     data = run_input.data
     labels = torch.where(data.train_mask, data.y, -1)
-    model = KernelRidge(agreement=None, topology=(), seed=seed)  # the others need all edges in one place
+    settings = KernelRidge(agreement=None, topology_kernels=(), seed=seed)  # the others need all edges in one place
     start = time.perf_counter()
     with terminal.working(f"Solving on the cluster {address}"), connect(address):
-        found = solve(data.graph, labels, model)
-    lost = f"Workers or nodes were lost {found.losses} times; their work was done again."
+        model = solve(data.graph, labels, settings)
+    losses = model.metadata_["cluster"]["losses"]
+    lost = f"Workers or nodes were lost {losses} times; their work was done again."
     facts = {
         "method": METHOD, "cluster": address, "edges": run_input.num_edges, "seconds": time.perf_counter() - start,
-        "ridge": found.ridge, "inverse_temperature": found.inverse_temperature, "loss": found.loss,
-        "kernels": len(found.members), "losses": found.losses,
-        "notes": [*run_input.notes, *([lost] if found.losses else [])],
+        "ridge": model.ridge_, "inverse_temperature": model.inverse_temperature_, "loss": model.loss_,
+        "kernels": len(model.kernels_), "losses": losses, "notes": [*run_input.notes, *([lost] if losses else [])],
     }  # fmt: skip
-    classes = run_input.classes[: found.probabilities.shape[1]]
-    return NodePredictions(run_input.name, run_input.ids, classes, labels, found.probabilities), facts
+    probabilities = model.predict_proba()
+    return NodePredictions(
+        run_input.name, run_input.ids, run_input.classes[: model.num_classes_], labels, probabilities
+    ), facts

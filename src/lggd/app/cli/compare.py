@@ -1,13 +1,12 @@
-"""lggd compare and lggd sweep: methods under one protocol, and the settings that suit them, without test labels."""
+"""lggd compare: methods under one protocol."""
 
 from __future__ import annotations
 
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
@@ -19,12 +18,8 @@ from lggd.app.cli.cluster import TrialsOn
 from lggd.app.cli.options import folder, option
 from lggd.app.cli.run import METHODS as RUN_METHODS
 from lggd.app.cli.terminal import FAILED, Terminal, table
-from lggd.errors import InputError, optional_package
-from lggd.html import counted, number, signed
-from lggd.validation import check_name
-
-if TYPE_CHECKING:
-    from lggd.app.comparison.rows import Choice, Row
+from lggd.errors import InputError
+from lggd.text import counted, number, signed
 
 DEFAULT_PARENT = Path("out")
 FLAGS = options.GRAPH_FLAGS | {"data.y": "--labels", "folder": "--out", "address": "--cluster"}
@@ -41,9 +36,6 @@ METHODS = (
 DEFAULT = f"{', '.join((*comparison.DEFAULTS, *comparison.PEERS))}, plug-ins"
 LABELS = "Labels to train on: a share of all, or a number per class. As many are for validation, the rest for tests."
 OWN = f"{100 * comparison.TRAINING:g}% of own tables; of datasets as in the paper's table"
-SWEEP_FLAGS = {"root": "--data", "address": "--cluster"}
-TRIAL_SPLITS = "Number of splits per trial."
-BATCH = "Splits to train side by side; poor trials are pruned in between."
 
 
 @options.command(FLAGS)
@@ -69,8 +61,8 @@ def compare_command(
     Every method is fitted to every split. It sees the labels for training and
     validation; accuracy is that on all other labels. The table shows mean and
     standard deviation, whether a method is clearly worse than the best (paired
-    Wilcoxon tests with Holm's correction), calibration, time and memory of a
-    fit, and which method to use.
+    Wilcoxon tests with Holm's correction), calibration, the time of a fit,
+    and which method to use.
 
     Writes to DIR: comparison.html (open it in a browser), comparison.csv, and
     comparison.jsonl with one line per fit. Lines that exist are not measured
@@ -113,22 +105,22 @@ def compare_command(
     warnings.simplefilter("ignore", MethodFailedWarning)  # the answer names them
     with terminal.bars() as bars:
         task = bars.add_task("Preparing", total=None)
-        found = compare(
+        result = compare(
             data, list(options.named(methods)) or None, splits=splits, labels=amount, trials=trials,
             curve=not no_curve, folder=out, jobs=jobs, seed=seed, cluster=cluster,
-            callback=lambda done, total, what: bars.update(task, completed=done, total=total, description=what),
+            callback=lambda now: bars.update(task, completed=now.done, total=now.total, description=now.stage),
         )  # fmt: skip
-    files = [f"{EXPERIMENT}.jsonl"] + ([] if no_report else write_report(found, out, run_input.name, run_input.notes))
+    files = [f"{EXPERIMENT}.jsonl"] + ([] if no_report else write_report(result, out, run_input.name, run_input.notes))
     facts = {
-        "dataset": run_input.name, "out": str(out), "files": files, "protocol": describe_protocol(found),
-        "labels": found.labels, "splits": found.splits, "trials": trials, "facts": dict(found.facts),
-        "best": found.best, "recommended": found.recommended, "recommendation": found.recommendation,
-        "table": found.rows, "curves": {method.name: dict(method.curve) for method in found.methods},
-        "failed": dict(found.failed), "skipped": dict(found.skipped), "notes": list(run_input.notes),
-        "fits": len(found.lines), "seconds": found.seconds,
+        "dataset": run_input.name, "out": str(out), "files": files, "protocol": describe_protocol(result),
+        "labels": result.labels, "splits": result.splits, "trials": trials, "facts": dict(result.facts),
+        "best": result.best, "recommended": result.recommended, "recommendation": result.recommendation,
+        "table": result.rows, "curves": {method.name: dict(method.curve) for method in result.methods},
+        "failed": dict(result.failed), "skipped": dict(result.skipped), "notes": list(run_input.notes),
+        "fits": len(result.lines), "seconds": result.seconds,
     }  # fmt: skip
     terminal.print_result(facts, _tables(facts))
-    if found.best is None:
+    if result.best is None:
         raise Exit(FAILED)
 
 
@@ -145,10 +137,10 @@ def _training_labels(graph: options.GraphOptions, text: str | None) -> int | flo
         raise InputError("--labels-per-class", "be omitted with --labels", graph.labels_per_class)
     compact = text.replace(" ", "")
     value: int | float = 0
-    if found := re.fullmatch(r"(\d*\.?\d+)%", compact):
-        value = round(float(found[1]) / 100, 9)
-    elif found := re.fullmatch(r"(\d+)/class", compact):
-        value = int(found[1])
+    if match := re.fullmatch(r"(\d*\.?\d+)%", compact):
+        value = round(float(match[1]) / 100, 9)
+    elif match := re.fullmatch(r"(\d+)/class", compact):
+        value = int(match[1])
     elif re.fullmatch(r"0?\.\d+", compact):
         value = round(float(compact), 9)
     if value < 1 if isinstance(value, int) else not 0 < value < 1:
@@ -161,7 +153,7 @@ def _tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
     size = ", ".join(f"{value:,} {name}" for name, value in facts["facts"].items())
     yield f"{facts['dataset']}: {size}. {facts['protocol']}."
     if facts["table"]:
-        costs = [Column(name, justify="right", no_wrap=True) for name in ("accuracy (%)", "seconds", "memory")]
+        costs = [Column(name, justify="right", no_wrap=True) for name in ("accuracy (%)", "seconds")]
         columns = [Column("method", no_wrap=True), costs[0], Column("against the best", max_width=25), *costs[1:]]
         yield table(*columns, rows=map(_row, facts["table"]), box=SIMPLE_HEAD, pad_edge=False)
     for word in ("failed", "skipped"):
@@ -171,8 +163,6 @@ def _tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
 
 
 def _row(row: Mapping[str, Any]) -> Sequence[str]:
-    from lggd._system.files import size_in_words
-
     sd = "" if row["sd"] is None else f" ± {row['sd']:.2f}"
     difference = "" if row["difference"] is None else f"{signed(row['difference'], 2)} "
     return (
@@ -180,112 +170,4 @@ def _row(row: Mapping[str, Any]) -> Sequence[str]:
         f"{row['accuracy']:.2f}{sd}",
         f"{difference}{row['verdict']}",
         number(row["seconds"]),
-        "" if row["memory"] is None else size_in_words(row["memory"]),
     )
-
-
-# -- settings -----------------------------------------------------------------------------------------------------
-
-
-@options.command(SWEEP_FLAGS)
-def sweep_command(
-    terminal: Terminal,
-    rows: options.Rows = None,
-    datasets: options.Datasets = None,
-    trials: int = option(20, "Trials per row and dataset; 0 evaluates earlier trials.", min=0),
-    splits: int | None = option(None, TRIAL_SPLITS, min=1, show_default="that of earlier trials, or 3"),
-    batch_size: int | None = option(None, BATCH, min=1, show_default="all"),
-    ranges: Literal["ours", "paper"] = option("ours", "Search spaces: ours, or the papers' own."),
-    device: options.Device = "auto",
-    seed: options.Seed = 0,
-    results: Path = folder(Path("results"), "Trials are stored in DIR/sweeps."),
-    configs: options.Configs = None,
-    data: options.DataFolder = None,
-    choose: bool = option(False, "Write the best settings to chosen/ in the configs folder.", "--choose"),
-    cluster: TrialsOn = None,
-) -> None:
-    """Search for the best settings of every row and dataset, judged by validation accuracy.
-
-    Every row and dataset gets the same number of trials. Labels of test nodes are removed before training. Trials are
-    stored as they end: run the command again to continue, or several times at once, also on several machines with a
-    common disk, to share the work.
-
-    Example, which downloads nothing:
-
-        lggd sweep --rows 01 --datasets digits --trials 5
-
-    Example: write the best settings of the first ten trials of every row:
-
-        lggd sweep --trials 10 --choose
-    """
-    with terminal.working("Loading lggd"):
-        with optional_package("lggd sweep", "lggd[sweep]"):
-            import optuna
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        from lggd.app.comparison.rows import load_rows, select_rows
-        from lggd.app.comparison.search import SearchConfig, search_settings
-        from lggd.datasets.by_name import DATASETS, PAPER
-    paper, chosen = ranges == "paper", options.chosen_device(device)
-    config = SearchConfig(trials, splits, batch_size, chosen, seed=seed, results=results, root=data, paper_ranges=paper)
-    options.use_fast_products(config.device)
-    names = [check_name("datasets", name.lower(), DATASETS) for name in options.named(datasets)] or list(PAPER)
-    known, searched = load_rows(configs), []
-    for row in select_rows(known, options.named(rows)) if rows else known:
-        if row.search:
-            searched.append(row)
-        else:
-            terminal.say(f"Skipped {row.name}: its file has no [search].", "yellow")
-    with terminal.counting("Running trials") as count:
-        choices = search_settings(config, searched, list(dict.fromkeys(names)), count, cluster)
-    _check_equal_effort(terminal, choices, choose)
-    files = _write_chosen(searched, choices) if choose else []
-    found = {"trials": trials, "choices": list(map(_as_json, choices)), "files": list(map(str, files))}
-    terminal.print_result(found, [_choices_table(searched, choices), *(f"Wrote {file}" for file in files)])
-
-
-def _write_chosen(rows: Sequence[Row], choices: Sequence[Choice]) -> list[Path]:
-    from lggd.app.comparison.rows import write_chosen
-
-    found = {row.chosen_file: [each for each in choices if each.slug == row.slug and each.trials] for row in rows}
-    found = {path: chosen for path, chosen in found.items() if chosen}
-    for path, chosen in found.items():
-        write_chosen(path, chosen)
-    return list(found)
-
-
-def _check_equal_effort(terminal: Terminal, choices: Sequence[Choice], choose: bool) -> None:
-    """Warns if the numbers of trials differ; raises if settings would be chosen by them."""
-    counts = sorted({choice.trials or 0 for choice in choices})
-    if len(counts) < 2:
-        return
-    if choose:
-        rule = "find the same number of trials for every row and dataset"
-        remedy = "--trials N uses the first N and runs those that are missing; or select --rows and --datasets."
-        raise InputError("--choose", rule, f"{counts[0]} to {counts[-1]}", remedy)
-    numbers = ", ".join(f"{choice.slug} on {choice.dataset} {choice.trials}" for choice in choices)
-    terminal.say(f"The comparison is not fair, because the numbers of trials differ: {numbers}.", "yellow")
-
-
-def _choices_table(searched: Sequence[Row], choices: Sequence[Choice]) -> Table:
-    names = {row.slug: f"{row.number} {row.name}" for row in searched}
-    rows = []
-    for choice in choices:
-        best = "–" if choice.validation is None else f"{choice.validation:.2f}"
-        states = [f"{count} {word}" for count, word in ((choice.pruned, "pruned"), (choice.failed, "failed")) if count]
-        trials = f"{choice.trials}" + (f" ({', '.join(states)})" if states else "")
-        rows.append((names[choice.slug], choice.dataset, trials, best, _settings(choice)))
-    return table("row", "dataset", "trials", "validation accuracy (%)", "chosen", rows=rows)
-
-
-def _settings(choice: Choice) -> str:
-    if choice.settings is None:
-        return f"none: {choice.reason}" if choice.reason else "none"
-    values = ((name, f"{v:.4g}" if isinstance(v, float) else v) for name, v in sorted(choice.settings.items()))
-    return ", ".join(f"{name} {value}" for name, value in values)
-
-
-def _as_json(choice: Choice) -> dict[str, Any]:
-    from lggd.app.comparison.settings import json_setting
-
-    settings = None if choice.settings is None else {name: json_setting(v) for name, v in choice.settings.items()}
-    return asdict(choice) | {"settings": settings}

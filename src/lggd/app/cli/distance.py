@@ -14,7 +14,7 @@ from typer import Argument
 from lggd.app.cli.options import EDGES, EdgeTableOptions, command, file, option
 from lggd.app.cli.terminal import Terminal, json_exponent, summary, table
 from lggd.errors import InputError
-from lggd.html import number
+from lggd.text import number
 
 if TYPE_CHECKING:
     from lggd.app.tables.edges import EdgeTable

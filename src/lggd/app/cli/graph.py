@@ -12,8 +12,8 @@ from rich.table import Column, Table
 
 from lggd.app.cli.options import UNLABELLED, EdgeColumnOptions, command, option
 from lggd.app.cli.terminal import Terminal, summary, table
-from lggd.errors import DiskFullError
-from lggd.html import number
+from lggd.errors import DiskFullError, optional_package
+from lggd.text import number
 
 graph_app = typer.Typer(help="Graphs on disk: larger than memory, opened at once.", no_args_is_help=True)
 
@@ -74,15 +74,17 @@ def build_command(
     start = time.perf_counter()
     with terminal.working("Loading lggd"):
         from lggd._system.memory import read_size
-        from lggd.app.tables.building import build_graph
+
+        with optional_package("lggd graph build", "lggd[disk]"):
+            from lggd.app.tables.building import build_graph
         from lggd.datasets.stored_data import describe_graph
     size = read_size("memory", memory)
-    with terminal.stages() as update:
+    with terminal.progress() as callback:
         try:
             built = build_graph(
                 edges, out, nodes=nodes, label=label, id_column=id_column, unlabelled=unlabelled,
                 format=reading.edge_format, directed=directed, unbounded=unbounded, order=order, memory=size,
-                resume=resume, callback=lambda now: update(now.stage.capitalize(), now.done, now.total),
+                resume=resume, callback=callback,
             )  # fmt: skip
         except (KeyboardInterrupt, DiskFullError):
             terminal.say("Complete stages are kept. Add --resume to continue.", "yellow")

@@ -15,18 +15,18 @@ from lggd.app.cli.cluster import StoredOn, predict_on_cluster
 from lggd.app.cli.options import command, file
 from lggd.app.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
-from lggd.html import counted, number
+from lggd.text import counted, number
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from lggd.app.runs.saved_model import ModelChange, SavedModel
 
-LEAST_CERTAIN = SHOWN = 10
+UNCERTAIN = SHOWN = 10
 PREDICTIONS = "predictions.csv"
 
 NEW = "Write the new predictions to this file, too: .csv, .tsv or .parquet."
-BESIDE = f"{PREDICTIONS} next to the model"
+NEXT_TO_MODEL = f"{PREDICTIONS} next to the model"
 CORRECT = "Replace known labels that differ."
 LABELS = "Table of ids and labels (.csv, .tsv or .parquet), or NODE=CLASS."
 Labels = Annotated[list[str], Argument(metavar="LABELS...", help=LABELS, show_default=False)]
@@ -70,21 +70,22 @@ def predict_command(
         check_table_writable(out)
     solved: dict[str, Any] = {}
     if cluster is not None:
-        found, solved = predict_on_cluster(terminal, model, cluster)
+        predictions, solved = predict_on_cluster(terminal, model, cluster)
     else:
         with terminal.working(f"Predicting with {model}"):
-            found = SavedModel(model).predict()
+            predictions = SavedModel(model).predict()
     if out is not None:
         with terminal.working(f"Writing {out}"):
-            found.write(out)
+            predictions.write(out)
     predicted = None
     if out is None and terminal.as_json:
-        best = found.probabilities.argmax(1).tolist()
-        predicted = {name: found.classes[k] for name, k in zip(found.ids, best, strict=True)}
+        best = predictions.probabilities.argmax(1).tolist()
+        predicted = {name: predictions.classes[k] for name, k in zip(predictions.ids, best, strict=True)}
     facts = {
-        "dataset": found.dataset, "nodes": len(found.ids), "classes": list(found.classes),
-        "labelled": found.num_labelled, "counts": found.counts(), "least_certain": found.least_certain(LEAST_CERTAIN),
-        "out": None if out is None else str(out), "predictions": predicted,
+        "dataset": predictions.dataset, "nodes": len(predictions.ids), "classes": list(predictions.classes),
+        "labelled": predictions.num_labelled, "counts": predictions.counts(),
+        "least_certain": predictions.least_certain(UNCERTAIN), "out": None if out is None else str(out),
+        "predictions": predicted,
     }  # fmt: skip
     terminal.print_result(facts | solved, _predictions(facts | solved))
 
@@ -95,7 +96,7 @@ def add_labels_command(
     model: ModelFolder,
     labels: Labels,
     correct: bool = Option(False, "--correct", help=CORRECT),
-    out: Path | None = file(None, NEW, show_default=BESIDE),
+    out: Path | None = file(None, NEW, show_default=NEXT_TO_MODEL),
 ) -> None:
     """Add labels to a saved model and predict again, without training.
 
@@ -131,7 +132,7 @@ def remove_labels_command(
     model: ModelFolder,
     nodes: Nodes = None,
     nodes_file: Path | None = file(None, "Text file with further nodes, one name per line."),
-    out: Path | None = file(None, NEW, show_default=BESIDE),
+    out: Path | None = file(None, NEW, show_default=NEXT_TO_MODEL),
 ) -> None:
     """Remove labels from a saved model and predict again, without training.
 
@@ -162,7 +163,7 @@ def update_command(
     edges: Path | None = file(None, NEW_EDGES),
     labels: Path | None = file(None, LABEL_TABLE),
     correct: bool = Option(False, "--correct", help=CORRECT),
-    out: Path | None = file(None, NEW, show_default=BESIDE),
+    out: Path | None = file(None, NEW, show_default=NEXT_TO_MODEL),
 ) -> None:
     """Add nodes, edges and labels to a saved model and predict again, without training.
 
@@ -217,16 +218,16 @@ def _change(
         terminal.node_names = saved.ids
         written: dict[str, Any] = {"model": None, "out": str(out or saved.predictions), "refreshed": [], "outdated": []}
         with terminal.working(doing):
-            found, probabilities = change(saved)
-            if found.is_empty:
+            effect, probabilities = change(saved)
+            if effect.is_empty:
                 saved.write(out or saved.predictions, probabilities)
             else:
                 written |= {"model": str(saved.folder), **saved.save(out)}
-        first = len(saved.ids) - found.new_nodes
+        first = len(saved.ids) - effect.new_nodes
         predicted = [saved.classes[k] for k in probabilities[first:].argmax(1).tolist()]
         facts = {
             "dataset": saved.dataset, "nodes": len(saved.ids), "edges": saved.num_edges,
-            "labelled": saved.num_labelled, "label_changes": len(saved.model.additions_), **asdict(found),
+            "labelled": saved.num_labelled, "label_changes": len(saved.model.additions_), **asdict(effect),
             "predictions": dict(zip(saved.ids[first:], predicted, strict=True)), **written,
         }  # fmt: skip
     terminal.print_result(facts, _changed(facts))

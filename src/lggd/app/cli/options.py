@@ -47,14 +47,7 @@ Preset = Annotated[Literal["default", "paper", "release"], Option(help=PRESETS)]
 DEVICE = "Device to train on; auto uses CUDA if it is available."
 Device = Annotated[Literal["auto", "cpu", "cuda"], Option(help=DEVICE)]
 Seed = Annotated[int, Option(min=0, help="Random seed.")]
-ROWS = "Rows by number, file name or title, such as 01,09. Can be repeated."
-Rows = Annotated[Names, Option(help=ROWS, show_default="all")]
-DATASETS = "Datasets, such as cora,photo. Can be repeated."
-Datasets = Annotated[Names, Option(help=DATASETS, show_default="those of the paper")]
-CONFIGS = "Folder that contains rows/ and chosen/."
-Configs = Annotated[Path | None, Option(metavar="DIR", help=CONFIGS, show_default="that of the package")]
 DATA = "LGGD_DATA, or a download"
-DataFolder = Annotated[Path | None, Option(metavar="DIR", help="Folder of the datasets.", show_default=DATA)]
 AsJson = Annotated[bool, Option("--json", help="Print the result as one JSON object on stdout.")]
 Debug = Annotated[bool, Option("--debug", envvar="LGGD_DEBUG", help="Show the traceback of an error.")]
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rich.table import Table
 from typer import Context
@@ -18,19 +18,14 @@ from lggd.app.cli.cluster import StoredOn, check_run, run_on_cluster
 from lggd.app.cli.options import file, folder, option
 from lggd.app.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
-from lggd.html import counted, number
-
-if TYPE_CHECKING:
-    from lggd._system.memory import Memory
+from lggd.text import counted, number
 
 DEFAULT_PARENT = Path("out")
-# Memory estimates below this size are not printed.
-LARGE_MEMORY = 2**28
 # The models of lggd.app.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
     "lggd", "lggd-plus", "kernel-ridge", "ggd", "lggd-trained", "lggd-plus-trained", "gcn", "gat", "chebnet", "jknet",
-    "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr", "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc",
-    "appnp", "label-propagation", "correct-and-smooth", "scikit-network", "gcn-plus",
+    "dropedge", "gdc-ppr", "gdc-heat", "gpr-gnn", "mlp", "sgc", "appnp", "label-propagation", "correct-and-smooth",
+    "scikit-network", "gcn-plus",
 )  # fmt: skip
 
 
@@ -62,13 +57,12 @@ def run_command(
     epochs: int | None = option(None, "Maximum number of training epochs of the backbone.", min=1, show_default="5000"),
     device: options.Device = "auto",
     out: Path | None = folder(None, "Folder for the results.", show_default="out/DATASET"),
-    resume: bool = option(False, "Resume an interrupted run.", "--resume"),
     no_report: bool = option(False, "Do not write report.html.", "--no-report"),
     cluster: StoredOn = None,
 ) -> None:
     """Classify the nodes of a graph, and compare the accuracy with that of a network.
 
-    Writes to DIR: predictions.csv, features.parquet, report.html (open it in
+    Writes to DIR: predictions.csv, features.csv, report.html (open it in
     a browser), model/ (for lggd predict and lggd add-labels), settings.json
     and run.json. An earlier run in DIR is replaced when this one finishes.
 
@@ -82,8 +76,8 @@ def run_command(
         lggd run --edges edges.csv --nodes nodes.csv --label kind
 
     Columns, separators and values that are read in a special way are reported;
-    what is ambiguous is refused with the option that decides. Roads with a
-    column of kilometers, nodes with missing values:
+    ambiguous input is an error naming the option. Roads with a column of
+    kilometers, nodes with missing values:
 
         lggd run --edges roads.csv --length km --nodes towns.csv --label region --missing mean
 
@@ -102,10 +96,6 @@ def run_command(
 
         lggd run digits --method gdc-ppr --out out/gdc
 
-    Example: continue after an interruption:
-
-        lggd run digits --resume
-
     Example: a graph on disk, on a Ray cluster:
 
         lggd run graphs/web --cluster auto
@@ -116,7 +106,7 @@ def run_command(
     with terminal.working("Loading lggd"):
         from lggd._system.files import check_folder_writable
         from lggd.app.runs.methods import RunSettings
-        from lggd.app.runs.run import SUMMARY, UnfinishedTraining, run, write_run
+        from lggd.app.runs.run import SUMMARY, run, write_run
     settings = RunSettings(method, backbone, preset, seed, epochs, options.chosen_device(device), reference)
     if out is not None:
         check_folder_writable(out, SUMMARY)
@@ -125,7 +115,6 @@ def run_command(
         run_input = graph.read(test_share, on_disk=True, verify=cluster is None)
     terminal.node_names = run_input.ids
     settings.check_input(run_input)
-    memory = settings.memory(run_input)
     if out is None:
         out = DEFAULT_PARENT / run_input.name
         with write_errors(DEFAULT_PARENT):
@@ -135,34 +124,14 @@ def run_command(
         facts = run_on_cluster(terminal, run_input, cluster, out, seed)
         terminal.print_result(facts, _tables(facts))
         return
-    _report_memory(terminal, memory)
-    unfinished = UnfinishedTraining(out, settings.record(run_input))
-    try:
-        with terminal.training(settings.titles()) as callback:
-            result = run(run_input, settings, callback=callback, training=unfinished, resume=resume)
-    except KeyboardInterrupt:
-        if unfinished.is_saved:
-            terminal.say(f"Checkpoints are in {unfinished.folder}. Add --resume to continue.", "yellow")
-        raise
+    with terminal.progress() as callback:
+        result = run(run_input, settings, callback=callback)
     with terminal.working(f"Writing {out}"):
         record, folder_name = shlex.join(["lggd", *sys.argv[1:]]), str(out)
         facts = write_run(
             out, result, command=record, report=not no_report, on_wait=lambda: terminal.wait_for(folder_name)
         )
-        unfinished.remove()
     terminal.print_result(facts, _tables(facts))
-
-
-def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
-    from lggd._system.files import size_in_words
-    from lggd.features.training_memory import REMEDY
-
-    if needed is None or (needed.total < LARGE_MEMORY and needed.fits is not False):
-        return
-    free = "" if needed.free is None else f"; {size_in_words(needed.free)} are free on {needed.device}"
-    terminal.say(f"Learning distances needs {needed}{free}.", "dim")
-    if needed.fits is False:
-        terminal.say(f"This may be too much. {REMEDY}", "yellow")
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
@@ -202,7 +171,7 @@ def features_command(
     preset: options.Preset = "default",
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    out: Path = file(Path("features.parquet"), "Output file: .parquet, .csv or .tsv."),
+    out: Path = file(Path("features.csv"), "Output file: .csv, .tsv or .parquet."),
 ) -> None:
     """Write the distances from every node to the labelled nodes of each class, as features for your own models.
 
@@ -221,7 +190,7 @@ def features_command(
     start = time.perf_counter()
     graph.check()
     with terminal.working("Loading lggd"):
-        from lggd.app.runs.methods import METHODS, build_model
+        from lggd.app.runs.methods import build_model
         from lggd.app.runs.run import feature_names
         from lggd.app.tables.output_files import check_table_writable, write_features
     check_table_writable(out)
@@ -233,8 +202,8 @@ def features_command(
         raise InputError("--method", "be lggd or ggd for nodes without features", method)
     features: Any = build_model(method, preset=preset, seed=seed).get_params()["features"]
     data = run_input.data.to(chosen)
-    with terminal.training({"": METHODS[method].title}) as callback:
-        features.fit(data, callback=lambda progress: callback("", progress))
+    with terminal.progress() as callback:
+        features.fit(data, callback=callback)
     names = feature_names(features, run_input.classes)
     write_features(out, run_input.ids, names, features.features(data).cpu())
     facts: dict[str, Any] = {

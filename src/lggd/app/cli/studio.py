@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lggd.app.studio.studio_graph import StudioGraph
 
 DEFAULT_FOLDER = Path("out/studio")
-STORE = "File where labels live; created where there is none."
+STORE = "File in which labels are saved; created if it does not exist."
 HOST = "Address to listen on. Any but this machine's own requires --token."
 TOKEN = "Secret that is required to open the page."
 ALLOWED = "Another name of this machine that browsers may use. Can be repeated."

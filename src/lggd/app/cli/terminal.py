@@ -8,22 +8,20 @@ import json
 import math
 import shlex
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
 from lggd.errors import DiskFullError, InputError, InputWarning
-
-if TYPE_CHECKING:
-    from lggd.progress import Progress as TrainingProgress
+from lggd.progress import Callback, Progress
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 # Errors about paths, which the user can correct. Other OSErrors, such as a full disk, are failures.
@@ -69,11 +67,11 @@ class Terminal:
     def __enter__(self) -> Terminal:
         self._warnings.__enter__()
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = self._warning  # type: ignore[assignment]
+        warnings.showwarning = self._warning
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._warnings.__exit__(kind, error, trace)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._warnings.__exit__(None, None, None)
         if isinstance(error, KeyboardInterrupt):
             self.say("Interrupted.", "red")
             raise typer.Exit(INTERRUPTED) from error
@@ -105,7 +103,7 @@ class Terminal:
             return self.flags[hint]
         return as_flags(hint) if hint.partition("=")[0] in self.flags else hint
 
-    def _warning(self, message: Warning | str, *_: Any) -> None:
+    def _warning(self, message: Warning | str, *_: object, **__: object) -> None:
         if isinstance(message, InputWarning):
             message = InputWarning(message.message, self._names(message.nodes))
         self.say(str(message), "yellow")
@@ -134,40 +132,27 @@ class Terminal:
         return self.err.status(Text(what))  # Text, because a path may contain markup
 
     @contextmanager
-    def bars(self) -> Iterator[Progress]:
+    def bars(self) -> Iterator[Bars]:
         """Shows progress bars on stderr, if it is a terminal."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bars:
+        with Bars(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bars:
             yield bars
 
     @contextmanager
-    def stages(self) -> Iterator[Callable[[str, int, int | None], None]]:
-        """Shows one progress bar per stage; yields a function of its title, the number done, and the total if known."""
+    def progress(self) -> Iterator[Callback]:
+        """Shows one progress bar per stage; yields a callback that updates it."""
         tasks: dict[str, TaskID] = {}
         with self.bars() as bars:
 
-            def update(stage: str, done: int, total: int | None) -> None:
-                if stage not in tasks:
+            def update(now: Progress) -> None:
+                if now.stage not in tasks:
                     for task in bars.tasks:
                         if task.total is None:
                             bars.update(task.id, total=1, completed=1)
-                    tasks[stage] = bars.add_task(stage, total=total)
-                bars.update(tasks[stage], completed=done, total=total)
+                    tasks[now.stage] = bars.add_task(now.stage[:1].upper() + now.stage[1:], total=now.total)
+                bars.update(tasks[now.stage], completed=now.done, total=now.total)
 
             yield update
-
-    @contextmanager
-    def counting(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """Shows one progress bar; yields a function that updates it with the number done and the total."""
-        with self.stages() as update:
-            update(what, 0, None)
-            yield partial(update, what)
-
-    @contextmanager
-    def training(self, titles: Mapping[str, str]) -> Iterator[Callable[[str, TrainingProgress], None]]:
-        """Shows one progress bar per stage; yields a callback for a model (a key of `titles`) and its progress."""
-        with self.stages() as update:
-            yield lambda model, now: update(f"{titles[model]}: {now.stage}", now.done, now.total)
 
 
 def table(*columns: Column | str, rows: Iterable[Iterable[str]], title: str | None = None, **style: Any) -> Table:

@@ -32,7 +32,7 @@ KNN = {"kernel": "knn", "n_neighbors": 10}
 
 @dataclass(eq=False, repr=False)
 class GraphLabelSpreading(UntrainedBaseline):
-    """scikit-learn's `LabelSpreading` with the graph's edge weights as affinity; `alpha` is what neighbours decide."""
+    """scikit-learn's `LabelSpreading` with the graph's edge weights as affinity; `alpha` weighs the neighbours."""
 
     alpha: float = 0.9
     iterations: int = 100
@@ -86,15 +86,15 @@ class FeatureClassifier:
         if not hasattr(self.estimator_, "predict_proba"):
             rule = "return probabilities: have predict_proba"
             raise InputError(type(self.estimator_).__name__, rule, remedy="Use CalibratedClassifierCV around it.")
-        found = np.zeros((len(self.x_), self.num_classes_))
+        probabilities = np.zeros((len(self.x_), self.num_classes_))
         with _without_warnings():
-            found[:, self.estimator_.classes_.astype(int)] = self.estimator_.predict_proba(self.x_)
-        return torch.from_numpy(np.nan_to_num(found))
+            probabilities[:, self.estimator_.classes_.astype(int)] = self.estimator_.predict_proba(self.x_)
+        return torch.from_numpy(np.nan_to_num(probabilities))
 
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Hides that iterations ended early, and that rows of nodes without neighbours are 0 / 0; these become 0."""
+    """Suppresses convergence warnings, and those of rows 0 / 0 of nodes without neighbours; these become 0."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -150,19 +150,19 @@ def read_candidates(methods: Any = None) -> list[Method]:
     entries = [methods] if isinstance(methods, (str, Mapping)) else methods
     if not isinstance(entries, Sequence):
         raise InputTypeError("methods", "be names, or a mapping from names to models", type(methods).__name__)
-    found: dict[str, Method] = {}
+    candidates: dict[str, Method] = {}
     for entry in entries:
         named = entry.items() if isinstance(entry, Mapping) else [(entry, entry)]
         for name, value in named:
             candidate = _by_name(value, known) if isinstance(value, str) else _by_object(name, value)
             if isinstance(entry, Mapping) and isinstance(value, str):
                 candidate = replace(candidate, name=name, title=name)
-            if candidate.name in found:
+            if candidate.name in candidates:
                 raise InputError("methods", "have distinct names", but=f"{candidate.name!r} comes twice")
-            found[candidate.name] = candidate
-    if not found:
+            candidates[candidate.name] = candidate
+    if not candidates:
         raise InputError("methods", "name at least one method", "none", f"Try {', '.join(DEFAULTS[:3])}.")
-    return list(found.values())
+    return list(candidates.values())
 
 
 def _by_name(name: str, known: Mapping[str, Method]) -> Method:

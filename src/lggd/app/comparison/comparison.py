@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,15 +23,14 @@ from lggd.app.comparison.summary import MethodSummary
 from lggd.app.runs.methods import Method
 from lggd.cluster.connection import connect
 from lggd.errors import InputTypeError, InputWarning, optional_package
-from lggd.html import Facts, bars, card, card_table, number
+from lggd.html import Facts, bars, card, card_table
+from lggd.progress import Callback
+from lggd.text import number
 from lggd.validation import check_int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-# Called with the number of finished fits, the total, and the title of the current one.
-ComparisonCallback = Callable[[int, int, str], None]
 
 
 class MethodFailedWarning(InputWarning):
@@ -45,7 +44,7 @@ class Comparison:
     Attributes
     ----------
     lines : list of dict
-        Every measurement: method, split, accuracy, time, memory and all that identifies it.
+        Every measurement: method, split, accuracy, time and all that identifies it.
     splits : int
         Number of random splits.
     labels : int or float
@@ -62,8 +61,8 @@ class Comparison:
     Examples
     --------
     >>> import lggd
-    >>> found = lggd.compare(lggd.load("karate"), ["label-propagation", "kernel-ridge"], splits=2, labels=2)
-    >>> sorted(row["method"] for row in found.rows)
+    >>> comparison = lggd.compare(lggd.load("karate"), ["label-propagation", "kernel-ridge"], splits=2, labels=2)
+    >>> sorted(row["method"] for row in comparison.rows)
     ['kernel-ridge', 'label-propagation']
     """
 
@@ -88,7 +87,7 @@ class Comparison:
     @property
     def table(self) -> DataFrame:
         """The table as a pandas DataFrame: one row per method, most accurate first. Without pandas, see `rows`."""
-        with optional_package("table", "pandas"):
+        with optional_package("table", "lggd[tables]"):
             from pandas import DataFrame
 
         return DataFrame(self.rows, columns=summary.COLUMNS).set_index("method")
@@ -147,7 +146,7 @@ def compare(
     jobs: int = 1,
     seed: int = 0,
     cluster: str | None = None,
-    callback: ComparisonCallback | None = None,
+    callback: Callback | None = None,
 ) -> Comparison:
     """Compare methods on your own graph: the same splits, labels and effort for all.
 
@@ -186,7 +185,7 @@ def compare(
         Address of a Ray cluster, as HOST:PORT or "auto": fits run on its nodes, with the same results. See
         `lggd.cluster.connect`.
     callback : callable, optional
-        Called with the number of finished fits, the total and the title of the current one.
+        Called with a `Progress` of the fits, whose stage is the title of the current one.
 
     Returns
     -------
@@ -201,9 +200,9 @@ def compare(
     Examples
     --------
     >>> import lggd
-    >>> found = lggd.compare(lggd.load("karate"), ["label-propagation", "kernel-ridge"], splits=2, labels=2)
-    >>> found.table.shape
-    (2, 12)
+    >>> comparison = lggd.compare(lggd.load("karate"), ["label-propagation", "kernel-ridge"], splits=2, labels=2)
+    >>> comparison.table.shape
+    (2, 11)
     """
     start = time.perf_counter()
     labels = label_splits.check_labels(label_splits.default_labels(data) if labels is None else labels)
@@ -218,14 +217,14 @@ def compare(
     taking_part = [each for each in candidates if each.name not in skipped]
     planned = _plan(taking_part, data, datas, labels, trials, SHARES if curve else ())
     with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as kept:
-        options = JobOptions(Results(kept), splits, str(data.y.device), seed, reuse=False)
+        options = JobOptions(Results(kept), splits, str(data.y.device), seed)
         if cluster is not None:
             with connect(cluster):
                 results = run_jobs_on_cluster(planned, options, callback)
         elif jobs > 1:
             results = run_jobs_in_processes(planned, options, jobs, callback)
         else:
-            results = run_jobs(planned, options, listener=callback)
+            results = run_jobs(planned, options, callback=callback)
     facts = {
         "nodes": int(data.num_nodes), "edges": int(data.edge_index.shape[1]) // 2, "classes": int(data.y.max()) + 1,
         "training labels": int(datas[0].train_mask.sum()), "test nodes": int(datas[0].test_mask.sum()),
@@ -234,13 +233,13 @@ def compare(
     # Errors of a method are lines; those that no line could be written for are of the disk or of a cluster.
     failed = {planned[number].method.name: describe_error(error) for number, error in results.failures.items()}
     failed |= {line["method"]: line[ERROR] for line in reversed(lines) if ERROR in line}
-    found = Comparison(lines, splits, labels, failed, skipped, time.perf_counter() - start, facts)
-    measured = {each.name for each in found.methods}
+    comparison = Comparison(lines, splits, labels, failed, skipped, time.perf_counter() - start, facts)
+    measured = {each.name for each in comparison.methods}
     for name, reason in failed.items():
         if name not in measured:
             message = f"{name!r} is not in the table, because it failed: {reason}"
             warnings.warn(MethodFailedWarning(message), stacklevel=2)
-    return found
+    return comparison
 
 
 def _check_data(data: Any) -> Any:

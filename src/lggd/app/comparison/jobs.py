@@ -8,7 +8,7 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,25 +18,20 @@ import torch
 from lggd._system.memory import release_memory
 from lggd.app.comparison.results import Claims, Line, Results
 from lggd.cluster.tasks import run_tasks
-from lggd.features.distance_training import reuse_distances
-from lggd.progress import Callback
+from lggd.progress import Callback, Progress
 
 POLL = 0.5  # seconds between two looks at what other processes have measured
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Options of all jobs of a command. `splits` is the number of splits, `root` the folder of the datasets.
-
-    With `reuse`, a job uses distances that an earlier one has learned; without, its time is that of the job alone.
-    """
+    """Options of all jobs of a command. `splits` is the number of splits, `root` the folder of the datasets."""
 
     results: Results
     splits: int = 10
     device: str = "cpu"
     seed: int = 0
     root: Path | None = None
-    reuse: bool = True
 
 
 class Job(ABC):
@@ -56,7 +51,7 @@ class Job(ABC):
 
     @property
     def group(self) -> str:
-        """Jobs of one group run in the same process, for example because they share learned distances."""
+        """Jobs of one group run in the same process, one after the other."""
         return self.title
 
     @abstractmethod
@@ -74,11 +69,6 @@ class Job(ABC):
     def is_final(self, line: Line) -> bool:
         """Returns whether a line that was written before this command replaces a measurement."""
         return True
-
-
-# Called with the number of finished jobs, the total, and the title of the current one; may return the callback of its
-# training.
-JobListener = Callable[[int, int, str], Callback | None]
 
 
 @dataclass
@@ -100,39 +90,44 @@ class JobResults:
 
 
 def run_jobs(
-    jobs: Sequence[Job], options: JobOptions, *, again: bool = False, listener: JobListener | None = None
+    jobs: Sequence[Job],
+    options: JobOptions,
+    *,
+    again: bool = False,
+    callback: Callback | None = None,
+    training: Callback | None = None,
 ) -> JobResults:
     """Runs the jobs that have not been finished before and appends their lines to the results.
 
     Every line is written to disk as soon as it is measured, so that an interruption loses nothing. A failing job does
     not stop the others; invalid settings and missing data raise before the first job. Processes that run the same jobs
-    share the work, and each returns all lines. With `again`, lines measured before this call are ignored.
+    share the work, and each returns all lines. With `again`, lines measured before this call are ignored. `callback`
+    is told of jobs, with their titles as stages, and `training` of the training in them.
     """
     identities = [job.identities(options) for job in jobs]
     options.results.prepare()
     earlier = {name: len(options.results.lines(name)[0]) for name in {job.experiment for job in jobs}}
     results, groups = JobResults(), _groups(jobs, options)
-    cached = reuse_distances() if options.reuse else nullcontext()
-    with cached, closing(Claims(options.results.folder)) as claims:
-        for wait in (False, True):  # at last for other processes: reads their lines, and runs what they did not finish
-            for name in list(groups):
-                with claims.on(name, wait) as claimed:
-                    for number in groups.pop(name) if claimed else ():
-                        job = jobs[number]
-                        callback = None if listener is None else listener(number, len(jobs), job.title)
-                        # Reads them again for every job: another process may have measured it by now.
-                        lines, count = options.results.lines(job.experiment)[0], earlier[job.experiment]
-                        before = [] if again else [line for line in lines[:count] if job.is_final(line)]
-                        known, missing = _known(job, identities[number], options, before + lines[count:])
-                        results.add_known(number, known)
-                        error = _measure(job, options, missing, callback, known) if missing else None
-                        if error is not None:
-                            results.failures[number] = error
+    claims = Claims(options.results.folder)
+    for wait in (False, True):  # at last for other processes: reads their lines, and runs what they did not finish
+        for name in list(groups):
+            with claims.on(name, wait) as claimed:
+                for number in groups.pop(name) if claimed else ():
+                    job = jobs[number]
+                    _report(callback, job.title, number, len(jobs))
+                    # Reads them again for every job: another process may have measured it by now.
+                    lines, count = options.results.lines(job.experiment)[0], earlier[job.experiment]
+                    before = [] if again else [line for line in lines[:count] if job.is_final(line)]
+                    known, missing = _known(job, identities[number], options, before + lines[count:])
+                    results.add_known(number, known)
+                    error = _measure(job, options, missing, training, known) if missing else None
+                    if error is not None:
+                        results.failures[number] = error
     return results
 
 
 def run_jobs_in_processes(
-    jobs: Sequence[Job], options: JobOptions, processes: int, listener: JobListener | None = None
+    jobs: Sequence[Job], options: JobOptions, processes: int, callback: Callback | None = None
 ) -> JobResults:
     """`run_jobs` in several processes, which share jobs of one line each as separate commands would."""
     from joblib import Parallel, delayed, parallel_config
@@ -140,9 +135,8 @@ def run_jobs_in_processes(
     wanted = {_key(job, job.identities(options)[0]) for job in jobs}
 
     def report() -> None:
-        if listener is not None:
-            measured = {_key(job, line) for job in jobs[:1] for line in options.results.lines(job.experiment)[0]}
-            listener(len(measured & wanted), len(jobs), "Fitting")
+        measured = {_key(job, line) for job in jobs[:1] for line in options.results.lines(job.experiment)[0]}
+        _report(callback, "Fitting", len(measured & wanted), len(jobs))
 
     threads = max(1, torch.get_num_threads() // processes)
     work = (delayed(_work)(jobs, options, os.getpid()) for _ in range(processes))
@@ -151,26 +145,31 @@ def run_jobs_in_processes(
 
 
 def _work(jobs: Sequence[Job], options: JobOptions, parent: int) -> JobResults:
-    def listen(*_: Any) -> None:
+    def check_parent(_: Progress) -> None:
         if os.getppid() != parent:  # it was killed, and nobody waits for the rest
             raise SystemExit
 
-    return run_jobs(jobs, options, listener=listen)
+    return run_jobs(jobs, options, callback=check_parent)
+
+
+def _report(callback: Callback | None, title: str, done: int, total: int) -> None:
+    if callback is not None:
+        callback(Progress(title, done, total))
 
 
 def _key(job: Job, line: Line) -> tuple[Any, ...]:
     return tuple(line.get(name) for name in job.IDENTITY)
 
 
-def run_jobs_on_cluster(jobs: Sequence[Job], options: JobOptions, listener: JobListener | None = None) -> JobResults:
+def run_jobs_on_cluster(jobs: Sequence[Job], options: JobOptions, callback: Callback | None = None) -> JobResults:
     """`run_jobs` on the cluster that `lggd.cluster.connect` has connected to: each job on one CPU of any node.
 
     This process writes the lines as they arrive; nodes need no access to its files.
     """
     identities = [job.identities(options) for job in jobs]
     options.results.prepare()
-    results, missing = JobResults(), []
-    with closing(Claims(options.results.folder)) as claims, ExitStack() as held:
+    results, missing, claims = JobResults(), [], Claims(options.results.folder)
+    with ExitStack() as held:
         for name in sorted(_groups(jobs, options)):  # others wait, in the same order, so that none waits for ever
             held.enter_context(claims.on(name, wait=True))
         for number, (job, wanted) in enumerate(zip(jobs, identities, strict=True)):
@@ -180,16 +179,15 @@ def run_jobs_on_cluster(jobs: Sequence[Job], options: JobOptions, listener: JobL
             missing.append(left)
         numbers = [number for number, left in enumerate(missing) if left]
         done = len(jobs) - len(numbers)
-        for number, found in run_tasks(_lines_of, (list(jobs), options, missing), numbers):
-            if isinstance(found, Exception):
-                results.failures[number] = found
+        for number, lines_or_error in run_tasks(_lines_of, (list(jobs), options, missing), numbers):
+            if isinstance(lines_or_error, Exception):
+                results.failures[number] = lines_or_error
                 continue
-            for line in found:
+            for line in lines_or_error:
                 options.results.append(jobs[number].experiment, line)
-            results.lines_of[number] += found
+            results.lines_of[number] += lines_or_error
             done += 1
-            if listener is not None:
-                listener(done, len(jobs), jobs[number].title)
+            _report(callback, jobs[number].title, done, len(jobs))
     return results
 
 

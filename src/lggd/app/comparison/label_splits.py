@@ -24,7 +24,7 @@ from lggd.datasets.by_name import (
 from lggd.datasets.pyg_data import MASKS
 from lggd.errors import InputError, InputTypeError
 
-FEWEST = 3  # one label of each class to train with, one to validate with, one to test with
+MIN_LABELS = 3  # one label of each class to train with, one to validate with, one to test with
 
 
 def default_labels(data: Any) -> int | float:
@@ -65,13 +65,15 @@ def draw_splits(data: Any, labels: int | float, count: int) -> list[Any]:
     """
     y, names = data.y, getattr(data, "class_names", None)
     sizes = torch.bincount(y[y >= 0]).tolist() if bool((y >= 0).any()) else []
-    fewest = 2 * labels + 1 if isinstance(labels, int) else FEWEST
+    minimum = 2 * labels + 1 if isinstance(labels, int) else MIN_LABELS
     for label, size in enumerate(sizes):
-        if size < fewest:
+        if size < minimum:
             name = label if names is None else repr(names[label])
-            rule = f"have at least {fewest} labels of every class, to train, validate and test with"
+            rule = f"have at least {minimum} labels of every class, to train, validate and test with"
             remedy = (
-                "Label more nodes, or remove the labels of this class." if fewest == FEWEST else "Use fewer labels."
+                "Label more nodes, or remove the labels of this class."
+                if minimum == MIN_LABELS
+                else "Use fewer labels."
             )
             raise InputError("data.y", rule, f"{size} of class {name}", remedy)
     if len(sizes) < 2:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from lggd._system.files import write_errors
 from lggd.errors import InputError, InputFileError
 
-CLAIMS = ".claims"
+CLAIMS, LOCK = ".claims", ".lock"
 Line = dict[str, Any]
 
 
@@ -45,22 +47,23 @@ class Results:
         path, written = self.path(experiment), json.dumps(line, allow_nan=False, ensure_ascii=False).encode() + b"\n"
         with write_errors(path):
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
-                size = os.fstat(handle).st_size
-                if size and os.pread(handle, 1, size - 1) != b"\n":  # the process that wrote the last line was killed
+            with FileLock(self.folder / LOCK), path.open("ab+", buffering=0) as file:
+                size = file.seek(0, os.SEEK_END)
+                if size and not self._ends_a_line(file, size):  # the process that wrote the last line was killed
                     written = b"\n" + written
-                if os.write(handle, written) < len(written):
-                    os.ftruncate(handle, size)
+                if os.write(file.fileno(), written) < len(written):
+                    file.truncate(size)
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-                os.fsync(handle)
-            finally:
-                os.close(handle)  # releases the lock
+                os.fsync(file.fileno())
+
+    @staticmethod
+    def _ends_a_line(file: FileIO, size: int) -> bool:
+        file.seek(size - 1)
+        return file.read(1) == b"\n"
 
     def lines(self, experiment: str) -> tuple[list[Line], int]:
         """Returns all complete lines, oldest first, and the number of incomplete ones, whose process was killed."""
-        path, found, incomplete = self.path(experiment), [], 0
+        path, complete, incomplete = self.path(experiment), [], 0
         for text in path.read_bytes().split(b"\n") if path.exists() else ():
             try:
                 line = json.loads(text) if text.strip() else {}
@@ -69,31 +72,28 @@ class Results:
             if not isinstance(line, dict):
                 incomplete += 1
             elif line:
-                found.append(line)
-        return found, incomplete
+                complete.append(line)
+        return complete, incomplete
 
 
 class Claims:
-    """Claims on units of work by name, as locks on single bytes of an empty file. They end with the process."""
+    """Claims on units of work by name, as locks of files in a folder. They end with the process."""
 
     def __init__(self, folder: Path | str) -> None:
-        path = Path(folder) / CLAIMS
-        with write_errors(path):
-            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._folder = Path(folder) / CLAIMS
+        with write_errors(self._folder):
+            self._folder.mkdir(exist_ok=True)
 
     @contextmanager
     def on(self, name: str, wait: bool = False) -> Iterator[bool]:
         """Yields whether this process has the claim while the block runs; with `wait`, waits until it has."""
-        offset = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
+        lock = FileLock(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock")
         try:
-            fcntl.lockf(self._handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, offset)
-        except (BlockingIOError, PermissionError):  # another process has it; the error depends on the system
+            lock.acquire(blocking=wait)
+        except Timeout:  # another process has it
             yield False
             return
         try:
             yield True
         finally:
-            fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, offset)
-
-    def close(self) -> None:
-        os.close(self._handle)
+            lock.release()

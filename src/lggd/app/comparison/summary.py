@@ -17,15 +17,15 @@ from lggd.app.comparison.statistics import (
     paired_differences,
     paired_test,
 )
-from lggd.html import counted, duration, number, signed
+from lggd.text import counted, duration, number, signed
 
 # A method at most this many points below the best is as good in practice, unless it is clearly worse.
 TOLERANCE = 0.5
 COLUMNS = (
-    "method", "title", "accuracy", "sd", "macro_f1", "calibration_error", "seconds", "cpu_seconds", "memory",
+    "method", "title", "accuracy", "sd", "macro_f1", "calibration_error", "seconds", "cpu_seconds",
     "difference", "p", "corrected_p", "verdict",
 )  # fmt: skip
-FEWEST_IN_BIN = 0.005  # a fraction of all nodes: the accuracy of fewer would be noise
+MIN_IN_BIN = 0.005  # a fraction of all nodes: the accuracy of fewer would be noise
 BEST, WORSE, UNCLEAR = "best", "clearly worse", "no clear difference"
 
 
@@ -44,7 +44,6 @@ class MethodSummary:
     bins: Sequence[Sequence[float]] | None
     seconds: float
     cpu_seconds: float
-    memory: int | None
     curve: Mapping[int, float]
     test: PairedTest | None = None
     error: float | None = None  # the standard error of the differences from the best
@@ -65,8 +64,8 @@ class MethodSummary:
     def reliability(self) -> list[tuple[float, float]]:
         """Mean probability of the predicted class and accuracy (%), of the bins with more than a few of the nodes."""
         bins = self.bins or []
-        fewest = FEWEST_IN_BIN * math.fsum(count for count, *_ in bins)
-        kept = [each for each in bins if each[0] > fewest]
+        minimum = MIN_IN_BIN * math.fsum(count for count, *_ in bins)
+        kept = [each for each in bins if each[0] > minimum]
         return [(100 * certainty / count, 100 * correct / count) for count, certainty, correct in kept]
 
     @property
@@ -87,7 +86,7 @@ class MethodSummary:
         test = PairedTest(0, None, 0, 0, 0, None) if self.test is None else self.test
         values = (
             self.name, self.title, self.mean, self.sd, self.macro_f1, self.calibration_error, self.seconds,
-            self.cpu_seconds, self.memory, test.difference, test.p, test.corrected_p, self.verdict,
+            self.cpu_seconds, test.difference, test.p, test.corrected_p, self.verdict,
         )  # fmt: skip
         return dict(zip(COLUMNS, values, strict=True))
 
@@ -98,12 +97,12 @@ def summarize(lines: Sequence[Line], splits: int) -> list[MethodSummary]:
     for line in lines:
         if ERROR not in line:
             by_method.setdefault(line["method"], []).append(line)
-    found = [_summary(own) for own in by_method.values() if sum(line["share"] == 1 for line in own) == splits]
-    found.sort(key=lambda each: -each.mean)  # stable: the order of the caller among equals
-    best = found[0] if found else None
-    others = [each for each in found if each is not best]
+    complete = [own for own in by_method.values() if sum(line["share"] == 1 for line in own) == splits]
+    methods = sorted(map(_summary, complete), key=lambda each: -each.mean)  # stable: the caller's order among equals
+    best = methods[0] if methods else None
+    others = [each for each in methods if each is not best]
     tests = holm_corrected([paired_test(each.accuracy, best.accuracy) for each in others]) if best else []
-    return found[:1] + [
+    return methods[:1] + [
         replace(each, test=test, error=_standard_error(each, best))
         for each, test in zip(others, tests, strict=True)
         if best
@@ -112,13 +111,12 @@ def summarize(lines: Sequence[Line], splits: int) -> list[MethodSummary]:
 
 def _summary(lines: Sequence[Line]) -> MethodSummary:
     full = sorted((line for line in lines if line["share"] == 1), key=lambda line: int(line["split"]))
-    memory = [line["memory"] for line in full if line["memory"] is not None]
     bins = [line["bins"] for line in full if line["bins"] is not None]
     return MethodSummary(
         full[0]["method"], full[0]["title"], {line["split"]: line["accuracy"] for line in full},
         fmean(line["macro_f1"] for line in full), merge_bins(bins) if len(bins) == len(full) else None,
         median(line["seconds"] for line in full), median(line["cpu_seconds"] for line in full),
-        int(median(memory)) if memory else None, _curve(lines),
+        _curve(lines),
     )  # fmt: skip
 
 

@@ -1,19 +1,21 @@
-"""Line charts as HTML and SVG. Lines scale with the page, text does not; colours are defined in the style sheet.
+"""Charts of pages as HTML and SVG: lines over axes, and strips of values with intervals.
 
-The drawing is 100 x 100 units at any size on the screen, so that no script has to fit it; strokes keep their width.
+Lines scale with the page, text does not: a drawing is 100 x 100 units at any size on the screen, strokes keep their
+width, and colours are those of the style sheet. `page/charts.js` shows values under the pointer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.html import counted, escape_name, escape_text, number, percent
+from lggd.html import escape_name, escape_text
+from lggd.text import counted, number, percent
 
 Floats = NDArray[np.float64]
 # Longer lines are reduced to the extremes of equal intervals.
@@ -39,6 +41,18 @@ class Line:
     @property
     def attributes(self) -> str:
         return f'class="{"line dashed" if self.dashed else "line"}" style="stroke:{self.colour}"'
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A named value with an interval, such as mean ± sd; `dots` are single values, `words` say all of it."""
+
+    name: str
+    value: float
+    interval: tuple[float, float]
+    colour: str
+    words: str
+    dots: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -79,9 +93,9 @@ class Axis:
         return cls.around(0.0 if 0 <= low < high / 3 else low, high)
 
     @property
-    def scale(self) -> str:
-        """What the name of the axis ends with."""
-        return " · log scale" if self.logarithmic else ""
+    def data(self) -> str:
+        """Both ends and whether the axis is logarithmic, for the script."""
+        return f"{self.low:.6g} {self.high:.6g} {int(self.logarithmic)}"
 
     def percent(self, value: float) -> float:
         """The position of a value between the ends, 0 to 100."""
@@ -98,6 +112,13 @@ class Axis:
         digits = next((d for d in range(10) if abs(step - round(step, d)) < 1e-6 * step), 10)
         return [f"{tick:,.{digits}f}".replace("-", "−") for tick in self.ticks]
 
+    def draw_ticks(self, kind: str, side: str) -> str:
+        """The ticks as HTML, placed from one `side` of their box."""
+        return "".join(
+            f'<span class="tick {kind}" style="{side}:{self.percent(tick):.4g}%">{label}</span>'
+            for tick, label in zip(self.ticks, self.labels(), strict=True)
+        )
+
 
 def _round_step(minimum: float) -> float:
     """The smallest of 1, 2, 2.5, 5 and 10 times a power of ten that is at least `minimum`."""
@@ -107,44 +128,31 @@ def _round_step(minimum: float) -> float:
 
 def line_chart(lines: Sequence[Line], x_label: str, y_label: str, summary: str, dots: bool = False) -> str:
     """Returns the HTML of a chart; `summary` is its text for screen readers, `dots` marks every point."""
+    x = np.concatenate([line.x for line in lines])
     values = np.concatenate([line.y[np.isfinite(line.y)] for line in lines])
     if not len(values):
         return '<p class="quiet">No finite value was recorded.</p>'
     vertical = Axis.for_values(values)
-    horizontal = Axis.within(min(float(line.x[0]) for line in lines), max(float(line.x[-1]) for line in lines))
-    drawn = "".join(_draw_line(line, horizontal, vertical, dots) for line in lines)
-    data = (
-        f' data-x="{horizontal.low:g} {horizontal.high:g}" data-x-label="{escape_text(x_label)}"'
-        f' data-y="{vertical.low:.6g} {vertical.high:.6g} {int(vertical.logarithmic)}"'
-    )
-    return draw_chart((horizontal, vertical), (x_label, y_label), summary, drawn, data=data)
-
-
-def draw_chart(
-    axes: tuple[Axis, Axis], labels: tuple[str, str], summary: str, lines: str = "", points: str = "", data: str = ""
-) -> str:
-    """A grid with the ticks of both axes and their labels, x first; `lines` are SVG within it, `points` HTML above."""
-    horizontal, vertical = axes
+    horizontal = Axis.within(float(x.min()), float(x.max())) if (x == np.rint(x)).all() else Axis.for_values(x)
     grid = "".join(f'<path class="grid" d="M0 {100 - vertical.percent(tick):.5g}H100"/>' for tick in vertical.ticks)
-    ticks = "".join(
-        f'<span class="tick {kind}" style="{side}:{axis.percent(tick):.4g}%">{label}</span>'
-        for axis, kind, side in ((horizontal, "x", "left"), (vertical, "y", "bottom"))
-        for tick, label in zip(axis.ticks, axis.labels(), strict=True)
+    drawn = "".join(_draw_line(line, horizontal, vertical, dots) for line in lines)
+    x_name, y_name = (
+        escape_text(name) + " · log scale" * axis.logarithmic
+        for name, axis in ((x_label, horizontal), (y_label, vertical))
     )
-    x_label, y_label = (f"{escape_text(label)}{axis.scale}" for axis, label in zip(axes, labels, strict=True))
     return (
-        f'<div class="{"chart points" if points else "chart"}" role="img" aria-label="{escape_text(summary)}"{data}>'
-        f'<span class="axis y" aria-hidden="true">{y_label}</span>'
+        f'<div class="chart" role="img" aria-label="{escape_text(summary)}" data-x-label="{escape_text(x_label)}" '
+        f'data-x="{horizontal.data}" data-y="{vertical.data}"><span class="axis y" aria-hidden="true">{y_name}</span>'
         '<div class="plot" aria-hidden="true"><svg viewBox="0 0 100 100" preserveAspectRatio="none" focusable="false">'
-        f"{grid}{lines}</svg>{ticks}{points}</div>"
-        f'<span class="axis x" aria-hidden="true">{x_label}</span></div>'
+        f"{grid}{drawn}</svg>{horizontal.draw_ticks('x', 'left')}{vertical.draw_ticks('y', 'bottom')}</div>"
+        f'<span class="axis x" aria-hidden="true">{x_name}</span></div>'
     )
 
 
-def _legend(lines: Sequence[Line]) -> str:
+def legend(lines: Sequence[Line]) -> str:
     items = "".join(
         f'<li><svg class="key" viewBox="0 0 22 10" aria-hidden="true"><path {line.attributes} d="M1 5H21"/></svg>'
-        f"{escape_text(line.name)}</li>"
+        f"{escape_name(line.name)}</li>"
         for line in lines
     )
     return f'<ul class="legend">{items}</ul>'
@@ -178,85 +186,96 @@ def _reduced(values: Floats) -> NDArray[np.int64]:
     return np.unique(np.concatenate([[0], np.ravel(extremes), [len(values) - 1]])).astype(np.int64)
 
 
+def strips(rows: Iterable[Strip]) -> str:
+    """One row per value on one scale: a mark at the value, a bar over its interval, and dots."""
+    rows = list(rows)
+    values = [value for row in rows for value in (row.value, *(row.dots or row.interval))]
+    axis = Axis.around(min(values), max(values))
+    drawn = "".join(_draw_strip(row, axis) for row in rows)
+    scale = f'<div class="strip scale" aria-hidden="true"><b></b><div>{axis.draw_ticks("x", "left")}</div></div>'
+    return f'<div class="strips">{drawn}{scale}</div>'
+
+
+def _draw_strip(row: Strip, axis: Axis) -> str:
+    low, high = (min(max(axis.percent(end), 0), 100) for end in row.interval)
+    dots = "".join(f'<i class="split" style="left:{axis.percent(value):.4g}%"></i>' for value in row.dots)
+    name, words = escape_name(row.name), escape_text(row.words)
+    return (
+        f'<div class="strip" style="--colour:{row.colour}"><b>{name}</b><div role="img" aria-label="{words}" '
+        f'title="{words}"><i class="range" style="left:{low:.4g}%;width:{high - low:.4g}%"></i>{dots}'
+        f'<i class="mean" style="left:{axis.percent(row.value):.4g}%"></i></div></div>'
+    )
+
+
 def curve_cards(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
     """One card per stage with recorded values."""
     return "".join(_card(stage, measures) for stage, measures in curves.items() if any(map(len, measures.values())))
 
 
 def _card(stage: str, measures: Mapping[str, Sequence[float]]) -> str:
-    lines = [line for line in _lines(measures) if len(line.y)]
-    accuracies = [_in_percent(line) for line in lines if "accuracy" in line.name]
+    values = {str(name): np.asarray(value, np.float64).reshape(-1) for name, value in measures.items() if len(value)}
+    for name, y in values.items():
+        if "accuracy" in name and y[np.isfinite(y)].max(initial=-np.inf) <= 1:
+            values[name] = 100 * y
+    best = _best_epochs(values)
+    lines = _lines(values, {variant: epoch for variant, (epoch, _) in best.items()})
+    accuracies = [line for line in lines if "accuracy" in line.name]
     losses = [line for line in lines if "accuracy" not in line.name]
-    best = _best_epochs(losses, accuracies)
-    losses, accuracies = ([_mark_best(line, best) for line in group] for group in (losses, accuracies))
-    panels = {"loss": losses, "accuracy (%)": accuracies}
-    charts = "".join(_panel(group, stage, y_label) for y_label, group in panels.items() if group)
-    epochs = counted(max(len(line.y) for line in lines), "epoch")
-    return (
-        f'<article class="card curves"><h3>{escape_name(stage)}</h3>'
-        f'<p class="quiet">{epochs}{_describe_best(best, accuracies or losses)}</p>{charts}</article>'
-    )
+    panels = _panel(losses, stage, "loss") + _panel(accuracies, stage, "accuracy (%)")
+    epochs = counted(max(map(len, values.values())), "epoch")
+    if len(best) == 1:
+        ((epoch, value),) = best.values()
+        epochs += f"; best validation at {epoch + 1:,}: {value}"
+    elif best:
+        at = (f"{epoch + 1:,}\N{NO-BREAK SPACE}({escape_text(variant)})" for variant, (epoch, _) in best.items())
+        epochs += f"; best validation at {', '.join(at)}"
+    head = f'<h3>{escape_name(stage)}</h3><p class="quiet">{epochs}</p>'
+    return f'<article class="card curves">{head}{panels}</article>'
 
 
-def _panel(lines: list[Line], stage: str, y_label: str) -> str:
+def _panel(lines: Sequence[Line], stage: str, y_label: str) -> str:
+    if not lines:
+        return ""
     finals = [float(next((y for y in line.y[::-1] if np.isfinite(y)), np.nan)) for line in lines]
     ends = ", ".join(f"{line.name} ends at {number(final)}" for line, final in zip(lines, finals, strict=True))
-    readable = [replace(line, name=line.name.replace("_", " ")) for line in lines]
-    chart = line_chart(readable, "epoch", y_label, f"{y_label} by epoch, {stage}: {ends}.")
-    variants = {_variant(line.name): line for line in readable if _variant(line.name)}
+    chart = line_chart(lines, "epoch", y_label, f"{y_label} by epoch, {stage}: {ends}.")
+    variants = {_variant(line.name): line for line in lines if _variant(line.name)}
     if not variants:
-        return chart + _legend(readable)
+        return chart + legend(lines)
     # One entry per measure and one per variant.
-    measures = {line.name.removesuffix(f" {_variant(line.name)}"): line for line in readable}
+    measures = {line.name.removesuffix(f" {_variant(line.name)}"): line for line in lines}
     entries = [replace(line, name=name, colour="var(--quiet)") for name, line in measures.items()]
-    return chart + _legend([*entries, *(replace(line, name=name, dashed=False) for name, line in variants.items())])
+    return chart + legend([*entries, *(replace(line, name=name, dashed=False) for name, line in variants.items())])
 
 
-def _lines(measures: Mapping[str, Sequence[float]]) -> list[Line]:
+def _lines(values: Mapping[str, Floats], best: Mapping[str, int]) -> list[Line]:
     """One line per measure. "train_loss t=1" is the variant t=1 of train_loss; variants differ in shade."""
-    variants = list(dict.fromkeys(_variant(measure) for measure in measures))
+    variants = list(dict.fromkeys(map(_variant, values)))
     lines = []
-    for k, (measure, values) in enumerate(measures.items()):
-        y = np.asarray(values, np.float64).reshape(-1)
-        is_validation, dashed = VALIDATION in measure, False
+    for k, (measure, y) in enumerate(values.items()):
+        is_validation, variant = VALIDATION in measure, _variant(measure)
         # Training is grey, validation stands out, other measures follow.
         colour = f"var(--series-{2 if is_validation else 1 if 'train' in measure else 3 + k % 2})"
         if len(variants) > 1:
-            position, dashed = 100 * variants.index(_variant(measure)) / (len(variants) - 1), not is_validation
+            position = 100 * variants.index(variant) / (len(variants) - 1)
             colour = f"color-mix(in oklab,var(--shade-last) {position:.0f}%,var(--shade-first))"
-        lines.append(Line(str(measure), np.arange(1.0, len(y) + 1), y, colour, dashed))
+        epoch = best.get(variant, len(y)) if is_validation else len(y)
+        mark, dashed = epoch if epoch < len(y) else None, len(variants) > 1 and not is_validation
+        lines.append(Line(measure.replace("_", " "), np.arange(1.0, len(y) + 1), y, colour, dashed, mark))
     return lines
 
 
 def _variant(measure: str) -> str:
-    variant = str(measure).rpartition(" ")[2]
+    variant = measure.rpartition(" ")[2]
     return variant if "=" in variant else ""
 
 
-def _in_percent(line: Line) -> Line:
-    return replace(line, y=line.y * 100) if line.y[np.isfinite(line.y)].max(initial=-np.inf) <= 1 else line
-
-
-def _best_epochs(losses: list[Line], accuracies: list[Line]) -> dict[str, int]:
-    """The index of the best validation epoch by variant: by accuracy if it was recorded, else by loss."""
-    scores = [(line.name, line.y) for line in accuracies if VALIDATION in line.name]
-    scores = scores or [(line.name, -line.y) for line in losses if VALIDATION in line.name]
-    finite = [(name, np.where(np.isfinite(y), y, -np.inf)) for name, y in scores if np.isfinite(y).any()]
-    return {_variant(name): int(score.argmax()) for name, score in finite}
-
-
-def _mark_best(line: Line, best: Mapping[str, int]) -> Line:
-    epoch = best.get(_variant(line.name), len(line.y))
-    return replace(line, best=epoch) if VALIDATION in line.name and epoch < len(line.y) else line
-
-
-def _describe_best(best: Mapping[str, int], lines: list[Line]) -> str:
-    if len(best) > 1:
-        epochs = (f"{k + 1:,}\N{NO-BREAK SPACE}({escape_text(variant)})" for variant, k in best.items())
-        return f"; best validation at {', '.join(epochs)}"
-    if not best:
-        return ""
-    (epoch,) = best.values()
-    reached = [line.y[epoch] for line in lines if line.best == epoch][:1]
-    shown = "".join(f": {percent(y) if 'accuracy' in lines[0].name else 'loss ' + number(y)}" for y in reached)
-    return f"; best validation at {epoch + 1:,}{shown}"
+def _best_epochs(values: Mapping[str, Floats]) -> dict[str, tuple[int, str]]:
+    """The index of the best validation epoch by variant, and its value: by accuracy if it was recorded, else loss."""
+    finite = {name: y for name, y in values.items() if VALIDATION in name and np.isfinite(y).any()}
+    accuracies = {name: y for name, y in finite.items() if "accuracy" in name}
+    best = {}
+    for name, y in (accuracies or finite).items():
+        epoch = int(np.nanargmax(np.where(np.isfinite(y), y if accuracies else -y, np.nan)))
+        best[_variant(name)] = epoch, percent(y[epoch]) if accuracies else f"loss {number(y[epoch])}"
+    return best

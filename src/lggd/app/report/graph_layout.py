@@ -120,7 +120,9 @@ def _initial_positions(components: _Components, seed: int) -> Floats:
         start, end = starts[c], starts[c + 1]
         indptr = components.indptr[start : end + 1]
         indices = components.indices[indptr[0] : indptr[-1]] - start
-        adjacency = sp.csr_array((np.ones(len(indices)), indices, indptr - indptr[0]), shape=(end - start, end - start))
+        # SciPy's dijkstra before 1.15 refuses indices of 64 bits.
+        parts = np.ones(len(indices)), indices.astype(np.int32), (indptr - indptr[0]).astype(np.int32)
+        adjacency = sp.csr_array(parts, shape=(end - start, end - start))
         positions[start:end] = INITIAL_RADIUS * _pivot_mds(adjacency, pivots)
     # Noise separates nodes with equal hop distances, which would otherwise coincide forever.
     return positions + np.random.default_rng(seed).normal(scale=1e-2, size=positions.shape)
@@ -146,7 +148,7 @@ def _pivot_mds(adjacency: sp.csr_array, pivots: int) -> Floats:
 
 
 @njit(inline="always")
-def _xorshift(state):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _xorshift(state):  # pragma: no cover
     """Marsaglia's generator; the state is never 0."""
     state ^= state << np.uint64(13)
     state ^= state >> np.uint64(7)
@@ -154,12 +156,12 @@ def _xorshift(state):  # type: ignore[no-untyped-def]  # pragma: no cover
 
 
 @njit(inline="always")
-def _clipped(step):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _clipped(step):  # pragma: no cover
     return min(max(step, -MAX_STEP), MAX_STEP)
 
 
 @njit(nogil=True, cache=True)
-def _descend(at, heads, tails, probability, first, end, epochs, seed):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _descend(at, heads, tails, probability, first, end, epochs, seed):  # pragma: no cover
     """Moves the rows in place. The likelihood of an edge of length d is 1/(1 + d²), as in LargeVis and t-SNE."""
     state = np.uint64(seed) * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15)
     for _ in range(16):  # decorrelates neighbouring seeds
@@ -227,7 +229,7 @@ def _into_unit_disc(positions: Floats) -> Floats:
 
 
 @njit(nogil=True, cache=True)
-def _place_discs(radii, centres):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _place_discs(radii, centres):  # pragma: no cover
     """Writes the centres `[n, 2]` of discs in order of decreasing radius, each at the first free point of a spiral."""
     step = 0
     for n in range(1, radii.size):

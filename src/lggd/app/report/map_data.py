@@ -145,7 +145,7 @@ def _names(report: RunReport, nodes: NDArray[np.int64]) -> list[str] | None:
 
 
 def _table(report: RunReport) -> dict[str, Any] | None:
-    """What is known about all nodes, also those that are not drawn; None if there are too many."""
+    """Classes of all nodes, also those that are not drawn; None if there are too many."""
     if report.num_nodes > MAX_TABLE:
         return None
     classes = pack_classes(report.probabilities, report.predicted)

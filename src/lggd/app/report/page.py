@@ -10,27 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.app.report.charts import BEST_MARK, Line, curve_cards, line_chart
+from lggd.app.report.charts import BEST_MARK, Line, Strip, curve_cards, line_chart, strips
+from lggd.app.report.frame import class_name, columns, notes_section, page_file, render_page, row, section, table
 from lggd.app.report.map_data import MAX_TABLE, DrawnGraph, embed
 from lggd.app.report.run_report import UNCERTAIN_MARGIN, UNKNOWN, LabelAddition, McNemarTest, RunReport, wilson_interval
-from lggd.html import (
-    class_name,
-    columns,
-    counted,
-    duration,
-    escape_name,
-    escape_text,
-    notes_section,
-    number,
-    page_file,
-    percent,
-    render_page,
-    section,
-    signed,
-    table,
-)
+from lggd.html import escape_name, escape_text
+from lggd.text import counted, duration, number, percent, signed
 
-STYLES = ("colours.css", "map.css", "page.css")
 # Confusion matrices of more classes omit percentages; those beyond the second limit omit classes.
 MAX_CLASSES_WITH_PERCENT, MAX_CLASSES_IN_TABLE = 12, 40
 MAX_SMALL_MAPS = 24
@@ -52,7 +38,7 @@ def render(report: RunReport) -> str:
     texts = {name: getattr(report, name) for name in ("title", "created", "version", "machine")}
     texts |= {"eyebrow": "Node classification", "heading": report.title}
     byline = f"<span><b>{escape_text(report.dataset)}</b></span><span>{escape_text(report.titles['model'])}</span>"
-    return render_page("page.js", STYLES, sections, facts, texts, byline, embed(report, drawn))
+    return render_page("page.js", sections, facts, texts, byline, embed(report, drawn))
 
 
 def _class(report: RunReport, k: int) -> str:
@@ -64,22 +50,26 @@ def result_section(report: RunReport) -> str:
     if not report.num_tested or set(report.accuracy.values()) == {None}:
         unknown = '<p class="card quiet">Accuracy is unknown: no held-out node has a known class.</p>'
         return section("result", "Result", unknown)
-    figures = "".join(_accuracy(report, part) for part in ("model", "reference"))
-    lead = f"Accuracy on {counted(report.num_tested, 'test node')}. Grey ranges are 95 % confidence intervals (Wilson)."
-    return section("result", "Result", f'<div class="card verdict">{figures}{_difference(report)}</div>', lead)
-
-
-def _accuracy(report: RunReport, part: str) -> str:
-    value, interval, title = report.accuracy[part], report.interval(part), report.titles.get(part, part)
-    if value is None or interval is None:
-        return ""
-    low, high = interval
-    bar = (
-        f'<span class="bar" aria-hidden="true"><i style="width:{value:.2f}%"></i>'
-        f'<b style="left:{low:.2f}%;width:{high - low:.2f}%"></b></span>'
+    rows = {part: _strip(report, part) for part in ("model", "reference") if report.accuracy[part] is not None}
+    figures = "".join(
+        f'<div class="accuracy {part}"><p class="value">{percent(one.value)}</p><p class="what">accuracy of '
+        f'{escape_name(one.name)}, <span class="interval">{one.interval[0]:.1f} to {one.interval[1]:.1f}</span></p>'
+        "</div>"
+        for part, one in rows.items()
     )
-    words = f'accuracy of {escape_name(title)}, <span class="interval">{low:.1f} to {high:.1f}</span>'
-    return f'<div class="accuracy {part}"><p class="value">{percent(value)}</p><p class="what">{words}</p>{bar}</div>'
+    content = f'<div class="card verdict">{figures}{_difference(report)}{strips(rows.values())}</div>'
+    lead = f"Accuracy on {counted(report.num_tested, 'test node')}. Bars are 95 % confidence intervals (Wilson)."
+    return section("result", "Result", content, lead)
+
+
+def _strip(report: RunReport, part: str) -> Strip:
+    value, interval, name = (
+        report.accuracy[part] or 0.0,
+        report.interval(part) or (0.0, 100.0),
+        report.titles.get(part, part),
+    )
+    words = f"{name}: {percent(value)}, between {interval[0]:.1f} and {interval[1]:.1f}"
+    return Strip(name, value, interval, f"var(--series-{2 if part == 'model' else 1})", words)
 
 
 def _difference(report: RunReport) -> str:
@@ -158,21 +148,22 @@ def classes_section(report: RunReport) -> str:
     correct = np.bincount(y[tested & (y == predicted)], minlength=report.num_classes)
     names = ["class", *counts, *(["accuracy (%)", "95 % interval"] if report.num_tested else [])]
     rows = (
-        f'<tr><th scope="row">{class_name(report.classes[k], k)}</th>'
-        + "".join(f"<td>{count[k]:,}</td>" for count in counts.values())
-        + (_class_accuracy(int(correct[k]), int(counts["test nodes"][k])) if report.num_tested else "")
-        + "</tr>"
+        row(
+            class_name(report.classes[k], k),
+            *(f"{count[k]:,}" for count in counts.values()),
+            *(_class_accuracy(int(correct[k]), int(counts["test nodes"][k])) if report.num_tested else ()),
+        )
         for k in range(report.num_classes)
     )
     content = f'<div class="card">{table("classes", columns(*names), rows, "Class counts")}</div>'
     return section("classes", "Classes", content, "Number of nodes of each class.")
 
 
-def _class_accuracy(correct: int, total: int) -> str:
+def _class_accuracy(correct: int, total: int) -> tuple[str, str]:
     if not total:
-        return "<td>–</td><td>–</td>"
+        return "–", "–"
     low, high = wilson_interval(correct, total)
-    return f'<td>{100 * correct / total:.1f}</td><td class="interval">{low:.1f} to {high:.1f}</td>'
+    return f"{100 * correct / total:.1f}", f'<span class="interval">{low:.1f} to {high:.1f}</span>'
 
 
 def _training(report: RunReport) -> str:
@@ -207,10 +198,10 @@ def _confusion(report: RunReport) -> str:
     return section("confusion", "Confusion matrix", f'<div class="card">{matrix}</div>', lead)
 
 
-def _confusion_row(report: RunReport, k: int, row: NDArray[np.int64], shown: list[int]) -> str:
-    total, cells = int(row.sum()), ""
+def _confusion_row(report: RunReport, k: int, counts: NDArray[np.int64], shown: list[int]) -> str:
+    total, cells = int(counts.sum()), ""
     for j in shown:
-        count, fraction = int(row[j]), row[j] / max(total, 1)
+        count, fraction = int(counts[j]), counts[j] / max(total, 1)
         if not count:
             cells += '<td class="none">·</td>'
             continue
@@ -222,7 +213,7 @@ def _confusion_row(report: RunReport, k: int, row: NDArray[np.int64], shown: lis
             f'<td class="{kind}" style="--heat:{10 + 80 * math.sqrt(fraction):.0f}%"'
             f' title="{title}: {count:,} of {total:,}">{count:,}<small>{share}</small></td>'
         )
-    accuracy = f"{100 * row[k] / total:.1f}" if total else "–"
+    accuracy = f"{100 * counts[k] / total:.1f}" if total else "–"
     return f'<tr><th scope="row">{_class(report, k)}</th>{cells}<td class="recall">{accuracy}</td></tr>'
 
 
@@ -263,11 +254,10 @@ def _additions(report: RunReport) -> str:
     summary = "; ".join(f"{step.labels:,} labels {percent(step.accuracy)}" for step in steps)
     summary = f"Accuracy by number of labels: {summary}."
     chart = line_chart([line], "labels", "accuracy (%)", summary, dots=True)
+    changes = ("", *(signed(step.accuracy - steps[0].accuracy) for step in steps[1:]))
     rows = (
-        f'<tr><th scope="row">{step.labels:,}</th><td>{step.accuracy:.1f}</td>'
-        f"<td>{'' if step is steps[0] else signed(step.accuracy - steps[0].accuracy)}</td>"
-        f"<td>{number(step.milliseconds)}</td></tr>"
-        for step in steps
+        row(f"{step.labels:,}", f"{step.accuracy:.1f}", change, number(step.milliseconds))
+        for step, change in zip(steps, changes, strict=True)
     )
     content = table("additions", columns("labels", "accuracy (%)", "change", "ms"), rows)
     lead = f"New labels change the predictions without training.{_explain_additions(report, steps[0])}"
@@ -311,7 +301,7 @@ def _settings(report: RunReport) -> str:
     pairs = flatten_settings(report.settings)
     if not pairs:
         return ""
-    rows = (f'<tr><th scope="row">{escape_text(key)}</th><td>{escape_text(value)}</td></tr>' for key, value in pairs)
+    rows = (row(escape_text(key), escape_text(value)) for key, value in pairs)
     summary = f"<summary>{counted(len(pairs), 'setting')} of this run</summary>"
     return section("settings", "Settings", f'<details class="card">{summary}{table("settings", "", rows)}</details>')
 

@@ -1,44 +1,35 @@
-"""What a run trains: models by the names of the command line, and the settings of a run."""
+"""The models of runs by the names of the command line, and the settings of a run."""
 
 from __future__ import annotations
 
-import copy
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
 from lggd import backbones
-from lggd._system.memory import Memory
-from lggd.app.runs.run_input import RunInput, data_fingerprint
+from lggd.app.runs.run_input import RunInput
 from lggd.backbones import GAT, GCN, Backbone, ChebNet, JKNet
 from lggd.baselines import (
     APPNP,
     GDC,
-    GOAL,
     GPRGNN,
     PPR,
     SGC,
     CorrectAndSmooth,
     DropEdge,
-    GAugM,
-    GAugO,
-    GraphMix,
     Heat,
     LabelPropagation,
-    MixUp,
     MLPClassifier,
     ScikitNetwork,
 )
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
-from lggd.estimator.settings import replace_at
 from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
-from lggd.models.memory_estimate import estimate_memory
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 from lggd.validation import check_name
 
@@ -55,7 +46,7 @@ class Method:
 
     `backbone` is its default of `BACKBONES`, None if it cannot be chosen; `needs_features` whether it needs node
     features, `is_trained` whether it is trained without a backbone, too; `networks` are the paths of the parts
-    that have the settings `backbone` and `optimization`, with a dot; `package` is a module that must be installed.
+    that have the settings `backbone` and `optimization`, up to these; `package` is a module that must be installed.
     """
 
     name: str
@@ -99,31 +90,26 @@ METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
         Method("lggd", "LGGD", LGGDClassifier, "none", needs_features=False, is_trained=False),
-        Method("lggd-plus", "LGGD+", LGGDPlus, networks=tuple(f"readout.readouts.{k}." for k in range(1, 5))),
+        Method("lggd-plus", "LGGD+", LGGDPlus, networks=tuple(f"readout__readouts__{k}__" for k in range(1, 5))),
         _without_training("kernel-ridge", "Kernel ridge", KernelRidge),
         Method("ggd", "GGD", lambda: LGGDClassifier(GGD(), GCN()), "gcn", needs_features=False),
         Method("lggd-trained", "Trained LGGD", LGGDClassifier.trained, "gcn"),
-        Method("lggd-plus-trained", "Trained LGGD+", LGGDPlus.trained, "gcn", networks=("readout.readouts.0.",)),
+        Method("lggd-plus-trained", "Trained LGGD+", LGGDPlus.trained, "gcn", networks=("readout__readouts__0__",)),
         _on_features("gcn", "GCN", GCN()),
         _on_features("gat", "GAT", GAT()),
         _on_features("chebnet", "ChebNet", ChebNet()),
         _on_features("jknet", "JKNet", JKNet()),
-        Method("mixup", "MixUp", MixUp, "gcn"),
         Method("dropedge", "DropEdge", DropEdge, "gcn"),
-        Method("gaug-m", "GAug-M", GAugM, "gcn"),
-        Method("gaug-o", "GAug-O", GAugO, "gcn"),
         Method("gdc-ppr", "GDC (PPR)", lambda: GDC(PPR()), "gcn"),
         Method("gdc-heat", "GDC (heat)", lambda: GDC(Heat()), "gcn"),
         Method("gpr-gnn", "GPR-GNN", GPRGNN),
-        Method("goal", "GOAL", GOAL),
-        Method("graphmix", "GraphMix", GraphMix),
         Method("mlp", "MLP", MLPClassifier),
         Method("sgc", "SGC", SGC),
         Method("appnp", "APPNP", APPNP),
         _without_training("label-propagation", "Label propagation", LabelPropagation),
-        Method("correct-and-smooth", "Correct and smooth", CorrectAndSmooth, networks=("model.",)),
+        Method("correct-and-smooth", "Correct and smooth", CorrectAndSmooth, networks=("model__",)),
         _without_training("scikit-network", "scikit-network", ScikitNetwork, SCIKIT_NETWORK),
-        Method("gcn-plus", "GCN+", _gcn_plus, networks=("model.model.",)),
+        Method("gcn-plus", "GCN+", _gcn_plus, networks=("model__model__",)),
     )
 }
 
@@ -145,13 +131,11 @@ def build_model(
     if backbone is not None:
         if method.backbone is None:
             raise InputError("backbone", f"be omitted for {name}", backbone, "It defines the network itself.")
-        for network in method.networks:
-            model = replace_at(model, f"{network}backbone", BACKBONES[backbone])
+        model.set_params(**{f"{network}backbone": BACKBONES[backbone] for network in method.networks})
     if epochs is not None:
         if not method.is_trained and (backbone or method.backbone) in (None, "none"):
             raise InputError("epochs", f"be omitted for {name}, which is not trained", epochs)
-        for network in method.networks:
-            model = replace_at(model, f"{network}optimization.epochs", epochs)
+        model.set_params(**{f"{network}optimization__epochs": epochs for network in method.networks})
     model.check_settings()
     return model  # type: ignore[no-any-return]
 
@@ -207,25 +191,6 @@ class RunSettings:
         backbone, reference = self.backbone_name, self.reference_method
         title = METHODS[self.method].title + (f" with {METHODS[backbone].title}" if backbone else "")
         return {"model": title} if reference is None else {"reference": METHODS[reference].title, "model": title}
-
-    def memory(self, run_input: RunInput) -> Memory | None:
-        """Estimates the memory needed to learn distances on the device of the run; None without distances."""
-        if not METHODS[self.method].is_trained:
-            return None
-        features, models = getattr(self.model(), "features", None), 1
-        while isinstance(features, (SelfTraining, Ensemble)):
-            models, features = models * getattr(features, "members", 1), features.model
-        if not isinstance(features, NodeClassifier):
-            return None
-        data = copy.copy(run_input.data).to(self.device)  # PyG moves a Data in place
-        return estimate_memory(data, features, models=models)  # type: ignore[arg-type]
-
-    def record(self, run_input: RunInput) -> dict[str, Any]:
-        """Returns everything that the result depends on, by name; an interrupted run is resumed if all are equal."""
-        versions = {f"version of {name}": value for name, value in installed_versions().items()}
-        return (
-            run_input.origin | asdict(self) | {"fingerprint of the data": data_fingerprint(run_input.data)} | versions
-        )
 
 
 def installed_versions() -> dict[str, str]:

@@ -6,24 +6,22 @@ import copy
 import datetime
 import json
 import platform
-import shutil
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd._system.files import check_folder_writable, locked_folder, replacing_folder, write_errors, write_text
+from lggd._system.files import replacing_folder, write_text
 from lggd.app.report.graph_layout import layout_graph
 from lggd.app.report.page import render
 from lggd.app.report.run_report import LabelAddition, McNemarTest, RunReport
 from lggd.app.runs.methods import RunSettings, build_model, installed_versions
-from lggd.app.runs.run_input import FEWEST_HELD_OUT, RunInput, data_fingerprint
+from lggd.app.runs.run_input import MIN_HELD_OUT, RunInput, data_fingerprint
 from lggd.app.tables.output_files import write_features, write_predictions
 from lggd.closed_form import KernelRidge
 from lggd.datasets.by_name import split_fingerprint
@@ -34,18 +32,15 @@ from lggd.estimator.inputs import read_graph, stored_graph
 from lggd.estimator.settings import to_plain
 from lggd.features.distance_features import DistanceFeatures
 from lggd.models import Ensemble, SelfTraining
-from lggd.progress import Progress
-from lggd.training.engine import Checkpoint, History
+from lggd.progress import Callback, Progress
+from lggd.training.engine import History
 
 # The names of files in the folder of a run, and of the model in it.
 SUMMARY, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
-PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.parquet", "model"
-# The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
-UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
-FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
+PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.csv", "model"
+MIN_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
 REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
 
-NOTHING_TO_RESUME = "No interrupted run was found; this run started from the beginning."
 UNKNOWN_ACCURACY = "Accuracy is unknown, because fewer than two labels were held out."
 ONLY_GRAPH = "The nodes have no features: only the graph is used, and there is no network to compare with."
 NO_REFERENCE = "The graph is on disk: no network is trained for comparison, because it would need all edges in memory."
@@ -58,8 +53,6 @@ LABELS_RESTORED = (
     "features use all labels."
 )
 REPORT_WITHOUT_THEM = "The report shows the predictions without the held-out labels."
-# Called after every epoch with the part of the run, "reference" or "model".
-RunCallback = Callable[[str, Progress], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +80,6 @@ class RunResult:
     distances: Tensor | None
     features: Tensor | None
     curves: Mapping[str, History]
-    resumed: bool
     reference_predicted: Tensor | None = None
 
     @cached_property
@@ -101,33 +93,27 @@ class RunResult:
         return McNemarTest.of(*((each[tested] == y).numpy() for each in predictions))
 
 
-def run(
-    run_input: RunInput,
-    settings: RunSettings = RunSettings(),
-    *,
-    callback: RunCallback | None = None,
-    training: UnfinishedTraining | None = None,
-    resume: bool = False,
-) -> RunResult:
-    """Trains and evaluates a model. With checkpoints in `training`, an interrupted run can be resumed."""
+def run(run_input: RunInput, settings: RunSettings = RunSettings(), *, callback: Callback | None = None) -> RunResult:
+    """Trains and evaluates a model and a reference; stages of progress begin with the title of the one in training."""
     started = time.perf_counter()
     settings.check_input(run_input)
-    resumed = training is not None and training.open(resume=resume)
     notes, truth = list(run_input.notes), run_input.data.y
     held_out = run_input.held_out.nonzero().squeeze(1)
     data = copy.copy(run_input.data).to(settings.device)  # PyG moves a Data in place
     accuracy: dict[str, float | None] = {"reference": None, "model": None}
     seconds, curves = dict(accuracy), dict[str, History]()
-    if resume and not resumed:
-        notes.append(NOTHING_TO_RESUME)
 
     def fit(model: NodeClassifier, part: str) -> Tensor:
-        start = time.perf_counter()
-        progress = None if callback is None else partial(callback, part)
-        model.fit(data, callback=progress, checkpoint=None if training is None else training.checkpoint(part))
+        title, start = settings.titles()[part], time.perf_counter()
+
+        def report(progress: Progress) -> None:
+            if callback is not None:
+                callback(replace(progress, stage=f"{title}: {progress.stage}"))
+
+        model.fit(data, callback=report)
         seconds[part] = time.perf_counter() - start
-        probabilities, title = model.predict_proba().cpu(), settings.titles()[part]
-        if len(held_out) >= FEWEST_HELD_OUT:
+        probabilities = model.predict_proba().cpu()
+        if len(held_out) >= MIN_HELD_OUT:
             accuracy[part] = _accuracy(probabilities.argmax(1), truth, held_out)
         curves.update({f"{title}: {stage}": values for stage, values in model.history_.items() if values})
         return probabilities
@@ -161,7 +147,7 @@ def run(
     return RunResult(
         input=run_input, settings=settings, model=model, accuracy=accuracy, seconds=seconds, additions=additions,
         notes=tuple(notes), probabilities=probabilities, labels=model.labels_.cpu(), measured_probabilities=measured,
-        measured_labels=measured_labels, distances=distances, features=table, curves=curves, resumed=resumed,
+        measured_labels=measured_labels, distances=distances, features=table, curves=curves,
         reference_predicted=reference_predicted,
     )  # fmt: skip
 
@@ -172,7 +158,7 @@ def _accuracy(predicted: Tensor, truth: Tensor, nodes: Tensor) -> float:
 
 def _additions(model: NodeClassifier, truth: Tensor, nodes: Tensor, seed: int) -> tuple[LabelAddition, ...]:
     """Adds labels of held-out nodes in batches, measures accuracy on those never added, and restores the labels."""
-    if len(nodes) < FEWEST_TO_REVEAL:
+    if len(nodes) < MIN_TO_REVEAL:
         return ()
     order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
     batch = len(nodes) // REVEALED_SHARE
@@ -230,7 +216,7 @@ def _metadata(model: NodeClassifier, run_input: RunInput) -> dict[str, Any]:
 # -- the folder of a run ----------------------------------------------------------------------------------------------
 
 
-def predictions_name(model: Any) -> str:
+def predictions_name(model: NodeClassifier) -> str:
     """The file of the predictions: a table of text, or of a graph on disk one that is faster to write and to read."""
     return PREDICTIONS if stored_graph(model.data_) is None else f"{Path(PREDICTIONS).stem}.parquet"
 
@@ -242,58 +228,12 @@ def now() -> str:
 
 def read_object(path: Path, rule: str) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
             raise TypeError("it is not an object")
     except (ValueError, TypeError) as error:
         raise InputError(path, rule, but=f"it is damaged: {error}") from error
-    return found
-
-
-class UnfinishedTraining:
-    """The folder `OUT.training`, with the settings of a run and a checkpoint for each of its parts.
-
-    A run can be resumed only with equal `settings`, everything that the result depends on, serializable as JSON.
-    """
-
-    def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
-        out = Path(out).resolve()
-        self.folder = check_folder_writable(out.with_name(f"{out.name}.training"), UNFINISHED)
-        self.settings, self.every = json.loads(json.dumps(settings)), every
-
-    def open(self, *, resume: bool) -> bool:
-        """Creates the folder, or reuses it if `resume`; returns whether there is training to resume."""
-        if resume and self.is_saved:
-            self._check_settings()
-            return True
-        self.remove()
-        with write_errors(self.folder):
-            self.folder.mkdir()
-        write_text(self.folder / UNFINISHED, json.dumps(self.settings, indent=2) + "\n")
-        return False
-
-    def checkpoint(self, part: str) -> Checkpoint:
-        return Checkpoint(self.folder / part, key=json.dumps(self.settings, sort_keys=True), every=self.every)
-
-    def remove(self) -> None:
-        """Deletes the folder; the marker is deleted last, so that an interrupted deletion can be repeated."""
-        for part in PARTS:
-            shutil.rmtree(self.folder / part, ignore_errors=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def is_saved(self) -> bool:
-        """Whether there is training to resume; a name with a leading dot is an incomplete file."""
-        return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
-
-    def _check_settings(self) -> None:
-        before = read_object(self.folder / UNFINISHED, "contain the settings of a run")
-        for name in dict.fromkeys([*self.settings, *before]):  # options of the user come first
-            was, now = before.get(name), self.settings.get(name)
-            if was != now:
-                rule, but = "continue with the data and settings of the interrupted run", f"{name} was {was} there"
-                remedy, hints = "Use the same settings, or start again without {resume}.", {"resume": "`resume`"}
-                raise InputError("resume", rule, but=f"{but} and is {now} now", remedy=remedy, hints=hints)
+    return content
 
 
 def write_run(
@@ -310,9 +250,7 @@ def write_run(
     """
     run_input, settings = result.input, settings_record(result, command)
     facts = run_facts(result, out, report=report)
-    earlier = Path(out) / MODEL
-    lock = locked_folder(earlier, on_wait) if earlier.is_dir() else nullcontext()
-    with lock, replacing_folder(out, SUMMARY) as folder:
+    with replacing_folder(out, SUMMARY, on_wait) as folder:
         predictions = folder / predictions_name(result.model)
         write_predictions(predictions, run_input.ids, run_input.classes, result.probabilities, result.labels)
         if result.features is not None:
@@ -327,7 +265,7 @@ def write_run(
 
 
 def input_facts(run_input: RunInput, settings: RunSettings, labels: Tensor) -> dict[str, Any]:
-    """What a run was given; `labels [N]` are those that it was fitted to, -1 elsewhere."""
+    """The input and settings of a run; `labels [N]` are those that it was fitted to, -1 elsewhere."""
     validation = getattr(run_input.data, "val_mask", None)
     return {
         "dataset": run_input.name, "method": settings.method, "backbone": settings.backbone_name,
@@ -352,7 +290,7 @@ def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, 
         "training_seconds": {part: result.seconds[part] for part in result.accuracy},
         "p_value": None if result.comparison is None else result.comparison.p,
         "additions": [asdict(addition) for addition in result.additions],
-        "notes": run_notes(result, report=report), "resumed": result.resumed, "out": str(out),
+        "notes": run_notes(result, report=report), "out": str(out),
         "files": files + [REPORT] * report,
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,8 +20,11 @@ from lggd.errors import InputError
 from lggd.estimator.inputs import count_edges, graph_files, pack_graph, stored_graph
 from lggd.validation import check_int, check_real, listed
 
-FEWEST_HELD_OUT = 2  # accuracy is not reported for fewer nodes
-MOST_EDGES = 2**24  # a graph on disk with more is fitted by few kernels, and has no report
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+MIN_HELD_OUT = 2  # accuracy is not reported for fewer nodes
+MAX_EDGES = 2**24  # a graph on disk with more is fitted by few kernels, and has no report
 SPARSE_BELOW = 0.2  # features with a smaller fraction of nonzero entries, such as word counts, are not standardized
 
 
@@ -69,7 +72,7 @@ class RunInput:
     """
 
     name: str
-    data: Any
+    data: Data
     ids: Sequence[str]
     classes: list[str]
     origin: dict[str, Any]
@@ -132,8 +135,8 @@ class RunInput:
         The masks of the file tell which nodes are held out, those of number `split` if there are several; without masks
         the fraction `test_share` of the labels of each class is held out, as for tables.
         """
-        data, found = checked_data(read_data_file(path), path)
-        notes = list(found)
+        data, checks = checked_data(read_data_file(path), path)
+        notes = list(checks)
         units = _standardize(data, notes)
         return cls._from_data(Path(path).stem, data, {"file": str(path)}, test_share, split, notes, units)
 
@@ -161,7 +164,7 @@ class RunInput:
 
     @classmethod
     def _from_data(
-        cls, name: str, data: Any, origin: dict[str, Any], test_share: float, split: int, notes: list[str],
+        cls, name: str, data: Data, origin: dict[str, Any], test_share: float, split: int, notes: list[str],
         units: dict[str, Any],
     ) -> RunInput:  # fmt: skip
         _check_hold_out(test_share, split)
@@ -202,10 +205,10 @@ class RunInput:
     def is_large(self) -> bool:
         """Whether the graph is on disk and has so many edges that each pass over them counts."""
         graph = stored_graph(self.data)
-        return graph is not None and graph.num_edges > MOST_EDGES
+        return graph is not None and graph.num_edges > MAX_EDGES
 
 
-def data_fingerprint(data: Any, names: Sequence[str] = ("y", *MASKS)) -> str:
+def data_fingerprint(data: Data, names: Sequence[str] = ("y", *MASKS)) -> str:
     """Returns a SHA-256 digest of a graph, its features, and these tensors: by default labels and split."""
     known = {name: getattr(data, name, None) for name in names}
     tensors = pack_graph(data) | {name: value for name, value in known.items() if value is not None}
@@ -218,7 +221,7 @@ def _check_hold_out(test_share: float, split: int) -> None:
     check_int("split", split, minimum=0)
 
 
-def _choose_masks(data: Any, split: int) -> list[str]:
+def _choose_masks(data: Data, split: int) -> list[str]:
     """Takes one of several splits, and leaves unlabelled nodes out of the masks; returns notes."""
     several = data.train_mask.dim() == 2
     if several and split >= data.train_mask.shape[1]:
@@ -237,7 +240,7 @@ def _as_json(values: dict[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def _scale_weights(data: Any, notes: list[str]) -> float:
+def _scale_weights(data: Data, notes: list[str]) -> float:
     """Divides edge weights by the largest, which is returned; 1 without weights."""
     weight = getattr(data, "edge_weight", None)
     if weight is None:
@@ -249,7 +252,7 @@ def _scale_weights(data: Any, notes: list[str]) -> float:
     return largest
 
 
-def _standardize(data: Any, notes: list[str]) -> dict[str, list[float]]:
+def _standardize(data: Data, notes: list[str]) -> dict[str, list[float]]:
     """Standardizes each column of the features, unless most entries are 0; returns its mean and standard deviation."""
     x = getattr(data, "x", None)
     if x is None or int(x.count_nonzero()) < SPARSE_BELOW * x.numel():
@@ -261,7 +264,7 @@ def _standardize(data: Any, notes: list[str]) -> dict[str, list[float]]:
     return {"mean": mean.tolist(), "deviation": deviation.tolist()}
 
 
-def _hold_out(data: Any, share: float, seed: int) -> list[str]:
+def _hold_out(data: Data, share: float, seed: int) -> list[str]:
     """Holds out a fraction of every class, rounded, but never its last label; returns notes."""
     generator, y = torch.Generator().manual_seed(seed), data.y
     mask = torch.zeros(len(y), dtype=torch.bool)
@@ -270,7 +273,7 @@ def _hold_out(data: Any, share: float, seed: int) -> list[str]:
         count = min(len(members) - 1, int(share * len(members) + 0.5))
         mask[members[torch.randperm(len(members), generator=generator)[:count]]] = True
     count = int(mask.sum())
-    data.test_mask = mask & (count >= FEWEST_HELD_OUT)
+    data.test_mask = mask & (count >= MIN_HELD_OUT)
     data.train_mask = (y >= 0) & ~data.test_mask
     held_out = f"{count} of the {int((y >= 0).sum())} labels were held out to measure accuracy."
-    return [held_out] if count >= FEWEST_HELD_OUT else []
+    return [held_out] if count >= MIN_HELD_OUT else []

@@ -1,9 +1,7 @@
 """A saved model with the names of its nodes and classes, to predict and to change its labels.
 
-When a saved model changes, the files beside it are written anew, or marked where they cannot be. They are written into
-the new folder of the model, which replaces the old one in one step; then they are moved to their places. A process
-that is killed leaves all of the change or nothing: files it did not move are still in the folder of the model, and
-whoever opens it next moves them.
+When a saved model changes, the files next to it are written anew, or marked as outdated where they cannot be, at once
+with the model: see `SIDECARS` in `lggd._system.files`.
 """
 
 from __future__ import annotations
@@ -19,19 +17,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd._system.files import locked_folder, replacing, replacing_folder, restore_folder, write_errors
+from lggd._system.files import SIDECARS, locked_folder, recover_folder, replacing, replacing_folder
 from lggd.app.runs.run import FEATURES, MODEL, REPORT, SUMMARY, now, predictions_name, read_object
 from lggd.app.tables.graph_files import read_label_file
 from lggd.app.tables.output_files import write_features, write_predictions
 from lggd.datasets.stored_data import names_of
 from lggd.errors import InputError
 from lggd.estimator import storage
+from lggd.estimator.estimator import NodeClassifier
 from lggd.estimator.inputs import LastLabelError, count_edges
-from lggd.html import escape_text, timestamp
+from lggd.html import escape_text
 from lggd.models import load_model
+from lggd.text import timestamp
 from lggd.validation import listed, suggestion
 
-WAITING = "beside"  # the folder, in that of a model, of files that are to be moved
 # A page begins with this note once the model has changed.
 NOTE = re.compile(r"<!-- changed -->.*?<!-- /changed -->\n?", re.DOTALL)
 STYLE = "margin:0;padding:.8em 1.2em;background:#fff3cd;color:#4a3800;font:1rem/1.5 system-ui,sans-serif"
@@ -101,9 +100,9 @@ class SavedModel:
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
-        self.folder = model_folder(path)
+        self.folder = _named(model_folder(path))
         # A classifier of samples makes its graph itself.
-        self.of_samples = self.folder != path and (path / storage.SETTINGS_FILE).is_file()
+        self.of_samples = self.folder != _named(path) and (path / storage.SETTINGS_FILE).is_file()
         self.model = load_model(self.folder)
         self.dataset = str(self.model.metadata_.get("dataset") or path.resolve().name)
         self.ids = self._names("ids", len(self.model.labels_))
@@ -113,12 +112,11 @@ class SavedModel:
     @contextmanager
     def open(cls, path: str | Path, on_wait: Callable[[], None] | None = None) -> Iterator[SavedModel]:
         """Loads a model in order to change it: until the end no other process can. See `locked_folder`."""
-        folder = model_folder(Path(path))
+        folder = _named(model_folder(Path(path)))
         if not (folder / storage.SETTINGS_FILE).is_file():
             storage.read_settings(folder)  # says what is missing
-        with locked_folder(folder, on_wait):
-            restore_folder(folder, storage.SETTINGS_FILE)
-            move_beside(folder)
+        with locked_folder(folder.parent if belongs_to_run(folder) else folder, on_wait):
+            recover_folder(folder)
             yield cls(path)
 
     def _names(self, key: str, count: int) -> Sequence[str]:
@@ -142,19 +140,14 @@ class SavedModel:
         return count_edges(self.model.data_)
 
     @property
-    def place(self) -> Path:
-        """The folder of the model with a name, which "." is not."""
-        return self.folder if self.folder.name not in ("", "..") else self.folder.resolve()
-
-    @property
-    def beside(self) -> Path:
-        """The folder that the model lies in, with its predictions."""
-        return self.place.parent
+    def parent(self) -> Path:
+        """The folder that contains the model and its predictions."""
+        return self.folder.parent
 
     @property
     def predictions(self) -> Path:
         """The file of the predictions next to the model."""
-        return self.beside / predictions_name(self.model)
+        return self.parent / predictions_name(self.model)
 
     def probabilities(self) -> Tensor:
         probabilities: Tensor = self.model.predict_proba()
@@ -168,7 +161,7 @@ class SavedModel:
 
     def read_labels(self, sources: Sequence[str | Path]) -> dict[int, int]:
         """Reads labels from tables of ids and classes, or from texts such as "17=3"; returns the class of each node."""
-        found, numbers = dict[int, int](), {name: k for k, name in enumerate(self.classes)}
+        labels_of, numbers = dict[int, int](), {name: k for k, name in enumerate(self.classes)}
         for source in sources:
             if isinstance(source, str) and "=" in source and not Path(source).exists():
                 read = [self._read_pair(source)]
@@ -176,11 +169,11 @@ class SavedModel:
                 labels = read_label_file(source, self.ids, self.classes)
                 read = [(node, numbers[name]) for node, name in labels.items()]
             for node, label in read:
-                if found.setdefault(node, label) != label:
+                if labels_of.setdefault(node, label) != label:
                     rule = f"give the node {self.ids[node]!r} one label"
-                    value = f"{self.classes[label]!r} after {self.classes[found[node]]!r}"
+                    value = f"{self.classes[label]!r} after {self.classes[labels_of[node]]!r}"
                     raise InputError(source, rule, value, "Remove one.")
-        return found
+        return labels_of
 
     def _read_pair(self, text: str) -> tuple[int, int]:
         """The node and the class of "NODE=CLASS"; names may contain "=", too."""
@@ -219,11 +212,11 @@ class SavedModel:
             {"node": self.ids[node], "before": self.classes[was], "label": self.classes[label]}
             for node, was, label in _rows(nodes[wrong], known[wrong], labels[wrong])
         ]
-        found = ModelChange(
+        effect = ModelChange(
             new_labels=int(new.sum()), known_labels=int((~new & ~wrong).sum()), corrections=corrections,
             conflicts=self._conflicts(before, nodes[new], labels[new]), **measured,
         )  # fmt: skip
-        return found, probabilities
+        return effect, probabilities
 
     def remove_labels(self, names: Sequence[str]) -> tuple[ModelChange, Tensor]:
         """Takes the labels of these nodes back; returns the effect and the new probabilities."""
@@ -268,7 +261,7 @@ class SavedModel:
         """The new labels that differ from the prediction before, those of the most certain predictions first."""
         best = before[nodes].max(1)
         rows = zip(_rows(nodes, labels, best.indices), best.values.tolist(), strict=True)
-        found = [
+        conflicts = [
             {
                 "node": self.ids[node],
                 "label": self.classes[label],
@@ -278,30 +271,28 @@ class SavedModel:
             for (node, label, predicted), p in rows
             if label != predicted
         ]
-        return sorted(found, key=lambda row: -row["probability"])
+        return sorted(conflicts, key=lambda row: -row["probability"])
 
     def save(self, out: str | Path | None = None) -> dict[str, list[str]]:
-        """Replaces the saved model and refreshes what lies beside it, all or nothing.
+        """Replaces the saved model and the files next to it, all or nothing.
 
-        Returns the files beside it that were "refreshed", and those that are only marked as "outdated".
+        Returns the files next to it that were "refreshed", and those that are only marked as "outdated".
 
         Predictions are written to `out`, too; for a model that belongs to no run, only there. They are those of
         lggd predict to the last bit.
         """
-        with nullcontext() if out is None else replacing(out) as copied:
-            with replacing_folder(self.folder, storage.SETTINGS_FILE) as temporary:
-                storage.write_model(self.model, temporary)
-                # A model of a graph on disk is not solved a second time, which may take minutes.
-                saved = self.model if names_of(self.model.data_) is not None else load_model(temporary)
-                (temporary / WAITING).mkdir()
-                refreshed, outdated = list[str](), list[str]()
-                if out is None or belongs_to_run(self.place):
-                    refreshed, outdated = write_beside(temporary / WAITING, self.place, saved, self.ids, self.classes)
-                if copied is not None:
-                    self.write(copied, saved.predict_proba())
-            move_beside(self.folder)
-        names = {"refreshed": refreshed, "outdated": outdated}
-        return {key: [str(self.beside / name) for name in found] for key, found in names.items()}
+        copying = nullcontext() if out is None else replacing(out)
+        with copying as copied, replacing_folder(self.folder, storage.SETTINGS_FILE) as temporary:
+            storage.write_model(self.model, temporary)
+            # A model of a graph on disk is not solved a second time, which may take minutes.
+            saved = self.model if names_of(self.model.data_) is not None else load_model(temporary)
+            names: dict[str, list[str]] = {"refreshed": [], "outdated": []}
+            if out is None or belongs_to_run(self.folder):
+                (temporary / SIDECARS).mkdir()
+                names = write_sidecar_files(temporary / SIDECARS, self.folder, saved, self.ids, self.classes)
+            if copied is not None:
+                self.write(copied, saved.predict_proba())
+        return {key: [str(self.parent / name) for name in each] for key, each in names.items()}
 
 
 def model_folder(path: Path) -> Path:
@@ -309,15 +300,20 @@ def model_folder(path: Path) -> Path:
     inside = path / MODEL
     for folder in (inside, path):
         if not folder.exists() and folder.resolve().parent.is_dir():
-            restore_folder(folder, storage.SETTINGS_FILE)  # a process may have been killed while it replaced it
+            recover_folder(folder)  # a process may have been killed while it replaced it
     return inside if (inside / storage.SETTINGS_FILE).is_file() else path
+
+
+def _named(folder: Path) -> Path:
+    """A folder by a path that ends in its name, unlike "."."""
+    return folder if folder.name not in ("", "..") else folder.resolve()
 
 
 def _rows(*columns: Tensor) -> Iterator[tuple[int, ...]]:
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
-# -- files beside a changed model -------------------------------------------------------------------------------------
+# -- files next to a changed model ------------------------------------------------------------------------------------
 
 
 def belongs_to_run(model: Path) -> bool:
@@ -325,12 +321,12 @@ def belongs_to_run(model: Path) -> bool:
     return model.name == MODEL and (model.parent / SUMMARY).is_file()
 
 
-def write_beside(
-    folder: Path, place: Path, model: Any, ids: Sequence[str], classes: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """Writes the files that belong beside a changed model, whose folder will be `place`, into `folder`.
+def write_sidecar_files(
+    folder: Path, place: Path, model: NodeClassifier, ids: Sequence[str], classes: Sequence[str]
+) -> dict[str, list[str]]:
+    """Writes the files that belong next to a changed model, whose folder will be `place`, into `folder`.
 
-    Returns their names, and those of files that are only marked as outdated.
+    Returns the names of those that are "refreshed", and of those that are only marked as "outdated".
 
     In the folder of a run these are predictions, features and the summary. The report shows what was measured when the
     model was trained, with classes of held-out nodes that are not stored: a note in it says that the model changed.
@@ -339,14 +335,14 @@ def write_beside(
     probabilities = model.predict_proba().cpu()
     write_predictions(folder / files[0], ids, classes, probabilities, model.labels_.cpu())
     if not belongs_to_run(place):
-        return files, marked
-    beside = place.parent
-    if (beside / FEATURES).is_file() and (features := _features(model)) is not None:
+        return {"refreshed": files, "outdated": marked}
+    run = place.parent
+    if (run / FEATURES).is_file() and (features := _features(model)) is not None:
         write_features(folder / FEATURES, ids, model.metadata_["feature_names"], features)
         files.append(FEATURES)
     when = now()
-    if (beside / REPORT).is_file():
-        page = _marked_page((beside / REPORT).read_text(encoding="utf-8"), when, files)
+    if (run / REPORT).is_file():
+        page = _marked_page((run / REPORT).read_text(encoding="utf-8"), when, files)
         if page is not None:
             (folder / REPORT).write_text(page, encoding="utf-8", newline="\n")
         marked.append(REPORT)
@@ -356,23 +352,11 @@ def write_beside(
         "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), "refreshed": files,
         "outdated": marked,
     }  # fmt: skip
-    storage.write_json(folder / SUMMARY, {**read_object(beside / SUMMARY, "be the summary of a run"), "updated": facts})
-    return files, marked
+    storage.write_json(folder / SUMMARY, {**read_object(run / SUMMARY, "be the summary of a run"), "updated": facts})
+    return {"refreshed": files, "outdated": marked}
 
 
-def move_beside(folder: Path) -> None:
-    """Moves files that wait in the folder of a model to their places; a process that was killed may have left some."""
-    waiting = folder / WAITING
-    if not waiting.is_dir():
-        return
-    with write_errors(folder.parent, written=waiting):
-        # The summary is last: what it says is then true.
-        for file in sorted(waiting.iterdir(), key=lambda file: (file.name == SUMMARY, file.name)):
-            file.replace(folder.parent / file.name)
-        waiting.rmdir()
-
-
-def _features(model: Any) -> Tensor | None:
+def _features(model: NodeClassifier) -> Tensor | None:
     features = getattr(model, "features_", None)
     return None if features is None or "feature_names" not in model.metadata_ else features.features(model.data_).cpu()
 

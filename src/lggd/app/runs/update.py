@@ -35,7 +35,7 @@ def update(
 
     With `correct`, labels may replace known ones. Nothing is written: save the model afterwards.
     """
-    found, probabilities = ModelChange(), saved.probabilities()
+    total, probabilities = ModelChange(), saved.probabilities()
     before = probabilities.argmax(1)
     if nodes is not None or edges is not None:
         _check_changeable(saved)
@@ -51,15 +51,15 @@ def update(
                 saved.model.add_edges(edge_index, weight)
 
         _, probabilities, measured = saved.apply(change)
-        found = ModelChange(len(ids), edge_index.shape[1] // 2, known_edges=known_edges, **measured)
+        total = ModelChange(len(ids), edge_index.shape[1] // 2, known_edges=known_edges, **measured)
         saved.ids = [*saved.ids, *ids]
         saved.model.metadata_["ids"] = saved.ids
     if labels is not None:
         added, probabilities = saved.add_labels(labels, correct=correct)
-        counts = {name: getattr(found, name) for name in ("new_nodes", "new_edges", "known_edges")}
-        found = replace(added, **counts, milliseconds=found.milliseconds + added.milliseconds)
+        counts = {name: getattr(total, name) for name in ("new_nodes", "new_edges", "known_edges")}
+        total = replace(added, **counts, milliseconds=total.milliseconds + added.milliseconds)
     changed = int((probabilities.argmax(1)[: len(before)] != before).sum())
-    return replace(found, changed=changed), probabilities
+    return replace(total, changed=changed), probabilities
 
 
 def _check_changeable(saved: SavedModel) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Path, Query, Request
@@ -25,14 +25,20 @@ from lggd.app.studio.events import EventStreams
 from lggd.app.studio.schemas import error_responses
 from lggd.app.studio.security import COOKIE, LOGIN, Access, Guard, RefusedError, error_response
 from lggd.app.studio.session import Outcome, Session
-from lggd.app.studio.snapshot import Suggestion, SuspiciousLabel
+from lggd.app.studio.snapshot import Snapshot, Suggestion, SuspiciousLabel
 from lggd.app.studio.store import LabelEdit, LabelStore, StaleEditError
 from lggd.errors import DiskFullError, InputError
 
 MAX_COUNT = 50
+# For each content that can be exported: its writer, media type and ending.
+EXPORTS: dict[str, tuple[Callable[[Snapshot], str | bytes], str, str]] = {
+    "labels": (responses.labels_table, "text/csv", "csv"),
+    "predictions": (responses.predictions_table, "text/csv", "csv"),
+    "model": (responses.model_archive, "application/zip", "zip"),
+}
 __version__ = version("lggd")
 ABOUT = (
-    "Labels live: add a label, and the predictions of the whole graph change. Nodes and classes are named as in the "
+    "Live labelling: add a label, and the predictions of the whole graph change. Nodes and classes are named as in the "
     "graph. Changes are durable before they are answered; an error changes nothing."
 )
 Author = Annotated[
@@ -103,8 +109,8 @@ def _add_errors(app: FastAPI, session: Session) -> None:
             404: "There is nothing at this address.",
             405: "This address does not take that method.",
         }
-        said = error.detail if isinstance(error, RefusedError) else texts.get(error.status_code, error.detail)
-        return error_response(error.status_code, said, error.headers)
+        message = error.detail if isinstance(error, RefusedError) else texts.get(error.status_code, error.detail)
+        return error_response(error.status_code, message, error.headers)
 
 
 # -- pages --------------------------------------------------------------------------------------------------------
@@ -222,11 +228,9 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
     )
     def export(content: Annotated[Literal["labels", "predictions", "model"], Query()] = "labels") -> Response:
         """Labels or predictions as CSV, or the model as ZIP."""
-        tables = {"labels": responses.labels_table, "predictions": responses.predictions_table}
-        make: Any = tables.get(content, responses.model_archive)
-        kind, ending = ("text/csv", "csv") if content in tables else ("application/zip", "zip")
+        write, kind, ending = EXPORTS[content]
         headers = {"content-disposition": f'attachment; filename="{content}.{ending}"'}
-        return Response(make(session.snapshot), media_type=kind, headers=headers)
+        return Response(write(session.snapshot), media_type=kind, headers=headers)
 
     @app.get("/api/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
     async def events() -> Response:
@@ -281,8 +285,8 @@ def _add_writing(app: FastAPI, session: Session) -> None:
         if request.headers.get("content-type", "").split(";")[0].strip().lower() != "text/csv":
             raise RefusedError(415, "The body must be a table: send it as text/csv.")
         edits = await run_in_threadpool(responses.read_labels, await request.body(), session)
-        found = await _changed(session.submit(LabelStore.set_labels, edits, author, new_classes=new_classes))
-        return schemas.UploadResponse(**vars(found), rows=len(edits))
+        changed = await _changed(session.submit(LabelStore.set_labels, edits, author, new_classes=new_classes))
+        return schemas.UploadResponse(**vars(changed), rows=len(edits))
 
     @app.post("/api/undo", responses=error_responses(409))
     async def undo(author: Author = "") -> schemas.ChangeResponse:

@@ -83,9 +83,9 @@ class Client:
 
     def predicted(self) -> dict[str, str | None]:
         """The predicted class of every node, by name; None without predictions."""
-        found, ids = self.predictions(), self.graph()["ids"]
-        names = [*found["classes"], None]
-        return {node: names[label] for node, label in zip(ids, found["predicted"], strict=True)}
+        predictions, ids = self.predictions(), self.graph()["ids"]
+        names = [*predictions["classes"], None]
+        return {node: names[label] for node, label in zip(ids, predictions["predicted"], strict=True)}
 
     def node(self, node: object) -> dict[str, Any]:
         """Everything about one node."""
@@ -185,8 +185,7 @@ class Client:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
             with urlopen(Request(address, body, headers, method=method), timeout=TIMEOUT) as answer:
-                found: bytes = answer.read()
-                return found
+                return bytes(answer.read())
         except HTTPError as error:
             raise StudioError.read(error.code, error.read()) from error
         except URLError as error:

@@ -6,10 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
-from typing import Any
 
 from lggd.app.studio.security import RefusedError
-from lggd.app.studio.session import Session, describe
+from lggd.app.studio.session import Event, Session, describe
 
 # A comment now and then keeps connections open, and shows those that are closed.
 HEARTBEAT = 15.0
@@ -27,7 +26,7 @@ class EventStreams:
         """Subscribes to the session; called in the event loop."""
         loop = asyncio.get_running_loop()
 
-        def forward(kind: str, values: dict[str, Any]) -> None:
+        def forward(kind: str, values: Event) -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._broadcast, kind, values)
 
@@ -40,7 +39,7 @@ class EventStreams:
             stream.ended = True
             stream.ready.set()
 
-    def _broadcast(self, kind: str, values: dict[str, Any]) -> None:
+    def _broadcast(self, kind: str, values: Event) -> None:
         for stream in self._streams:
             stream.put(kind, values)
 
@@ -71,14 +70,14 @@ class _Stream:
     """The events that one page has not received yet; `ready` is set while there are any, and at the end."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, dict[str, Any]] = {}
+        self._pending: dict[str, Event] = {}
         self.ready, self.ended = asyncio.Event(), False
 
-    def put(self, kind: str, values: dict[str, Any]) -> None:
+    def put(self, kind: str, values: Event) -> None:
         self._pending[kind] = values
         self.ready.set()
 
-    async def take(self) -> Iterable[tuple[str, dict[str, Any]]]:
+    async def take(self) -> Iterable[tuple[str, Event]]:
         """The pending events, or none after a while."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self.ready.wait(), HEARTBEAT)

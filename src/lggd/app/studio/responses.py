@@ -90,15 +90,15 @@ def node_response(session: Session, node: int) -> schemas.NodeResponse:
 
 def progress_response(session: Session) -> schemas.ProgressResponse:
     snapshot = session.snapshot
-    found, count = session.quality(), len(snapshot.classes)
+    measured, count = session.quality(), len(snapshot.classes)
     labelled, predicted = (
         np.bincount(values[values >= 0], minlength=count).tolist() for values in (snapshot.labels, snapshot.predicted)
     )
     return schemas.ProgressResponse(
-        revision=snapshot.revision, curve=session.curve, accuracy=found.accuracy, held_out=found.held_out,
-        compared=found.compared, certainty=found.certainty, classes=list(snapshot.classes), labelled=labelled,
+        revision=snapshot.revision, curve=session.curve, accuracy=measured.accuracy, held_out=measured.held_out,
+        compared=measured.compared, certainty=measured.certainty, classes=list(snapshot.classes), labelled=labelled,
         predicted=predicted,
-        confusion=np.pad(found.confusion, (0, count - len(found.confusion))).tolist(),  # classes may be newer
+        confusion=np.pad(measured.confusion, (0, count - len(measured.confusion))).tolist(),  # classes may be newer
     )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def model_archive(snapshot: Snapshot) -> bytes:
 
 def _model(snapshot: Snapshot) -> KernelRidge:
     if snapshot.model is None:
-        raise InputError("model", "have labels of two classes", "fewer", "Label more nodes.")
+        raise InputError("model", "have labels of two classes", "fewer", "Label two classes first.")
     return snapshot.model
 
 
@@ -152,19 +152,19 @@ def read_labels(table: bytes, session: Session) -> list[LabelEdit]:
         path = Path(folder) / "labels.csv"
         path.write_bytes(table)
         try:
-            found = read_label_file(path, session.graph.ids)
+            labels = read_label_file(path, session.graph.ids)
         except InputError as error:
             named = error.replace(argument=error.argument.replace(str(path), path.name))
             raise named.replace(value=error.value[:MAX_VALUE]) if isinstance(error.value, str) else named from error
-    return [LabelEdit(node, label) for node, label in found.items()]
+    return [LabelEdit(node, label) for node, label in labels.items()]
 
 
 def find_nodes(session: Session, query: str, count: int) -> list[int]:
     """Nodes whose id contains a text, in any case, or whose attribute compares: "age > 30", "kind = 2"."""
     graph = session.graph
     for sign, compare in ((">", np.greater), ("<", np.less), ("=", np.isclose)):
-        name, found, value = (part.strip() for part in query.partition(sign))
-        if found and name in graph.attribute_names:
+        name, separator, value = (part.strip() for part in query.partition(sign))
+        if separator and name in graph.attribute_names:
             try:
                 matching: list[int] = np.flatnonzero(compare(graph.attribute(name), float(value)))[:count].tolist()
                 return matching

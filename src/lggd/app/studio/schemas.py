@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
 
 from lggd.app.studio.session import CurvePoint
 
@@ -19,7 +19,7 @@ ClassName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 Version = Annotated[int, Field(ge=0, le=2**53, strict=True, description="The version of the label that you have seen.")]
 
 
-def _example(**values: Any) -> ConfigDict:
+def _example(**values: JsonValue) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
@@ -66,7 +66,7 @@ class LabelState(BaseModel):
 
 
 class ErrorResponse(BaseModel):
-    """What was wrong, in a sentence. Nothing has changed."""
+    """An error as a sentence. Nothing has changed."""
 
     model_config = _example(error="`node` must be one of the 1,797 nodes, got 'x'. Check its spelling.")
     error: str
@@ -91,7 +91,7 @@ class Health(BaseModel):
 
 
 class ChangeResponse(BaseModel):
-    """What a change has led to. `labels` are durable; `changed` counts predictions that differ from before."""
+    """The result of a change. `labels` are durable; `changed` counts predictions that differ from before."""
 
     model_config = _example(
         revision=7, changed=12, milliseconds=2.1, num_labels=51, choosing=False,
@@ -200,7 +200,7 @@ class DistancesResponse(BaseModel):
 
 
 class UploadResponse(ChangeResponse):
-    """What an upload has led to: rows that were read, and how many of them changed a label."""
+    """The result of an upload: the rows that were read, and how many of them changed a label."""
 
     rows: int
 

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -95,7 +94,7 @@ class Access:
         return frozenset(name.lower() for name in names)
 
     def cookie(self) -> str:
-        """What the cookie holds instead of the token itself."""
+        """The value of the cookie: a digest of the token."""
         return hmac.new((self.token or "").encode(), b"lggd studio", hashlib.sha256).hexdigest()
 
     def accepts(self, token: str) -> bool:
@@ -113,7 +112,7 @@ class RefusedError(HTTPException):
     """A request that is refused, with a status and a sentence."""
 
 
-def error_response(status: int, message: str, headers: Mapping[str, str] | None = None, **more: Any) -> JSONResponse:
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None, **more: object) -> JSONResponse:
     return JSONResponse({"error": message, **more}, status, headers)
 
 

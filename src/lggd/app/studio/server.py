@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from lggd.errors import InputError, optional_package
 
@@ -21,6 +21,9 @@ with optional_package("lggd studio", "lggd[studio]"):
 from lggd.app.studio.client import Client
 from lggd.app.studio.session import Session
 from lggd.app.studio.studio_graph import StudioGraph
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 __all__ = ["Access", "StudioServer", "open_studio"]
 GRACE_SECONDS = 2
@@ -121,7 +124,7 @@ _running: list[StudioServer] = []
 
 
 def open_studio(
-    data: Any,
+    data: Data,
     store: str | Path,
     *,
     ids: list[str] | None = None,
@@ -137,7 +140,7 @@ def open_studio(
         An undirected graph; labels are `y` where `train_mask`, and held out where `test_mask`. Without `y` it starts
         from nothing.
     store : path
-        The file where labels live; created where there is none.
+        The file in which labels are saved; created if it does not exist.
     ids : list of str, optional
         Names of nodes, by default their numbers.
     classes : list of str, optional

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from lggd.app.studio.snapshot import (
 from lggd.app.studio.store import LabelChange, LabelStore, StaleEditError
 from lggd.app.studio.studio_graph import StudioGraph
 from lggd.closed_form import KernelRidge
-from lggd.closed_form.kernel_ridge import rechosen, relabelled
 from lggd.errors import InputError
 from lggd.estimator.inputs import without_labels
 from lggd.validation import suggestion
@@ -42,12 +41,12 @@ REST, MAX_REST = 3.0, 2.0
 MAX_POINTS = 1000
 log = logging.getLogger(__name__)
 Arguments = ParamSpec("Arguments")
-Found = TypeVar("Found", Suggestion, SuspiciousLabel)
+Item = TypeVar("Item", Suggestion, SuspiciousLabel)
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a request has led to: its change, None if it changed nothing, and the snapshot that contains it."""
+    """The result of a request: its change, None if it changed nothing, and the snapshot that contains it."""
 
     change: LabelChange | None
     snapshot: Snapshot
@@ -66,7 +65,8 @@ class CurvePoint:
 
 Task = Callable[[LabelStore], LabelChange | None]
 _Request = tuple[Task, Future[Outcome]]
-Listener = Callable[[str, dict[str, Any]], None]
+Event = dict[str, object]
+Listener = Callable[[str, Event], None]
 
 
 class Session:
@@ -104,7 +104,7 @@ class Session:
         snapshot = self._state(0)
         if self.graph.model is None or len(snapshot.active) < MIN_CLASSES:
             return replace(snapshot, choosing=self._needs_choice(snapshot))
-        self._model, self._chosen_for = relabelled(self.graph.model, snapshot.compact()), snapshot.labels
+        self._model, self._chosen_for = self.graph.model.with_labels(snapshot.compact()), snapshot.labels
         return replace(snapshot, model=self._model)
 
     # -- changes --------------------------------------------------------------------------------------------------
@@ -140,15 +140,15 @@ class Session:
     def suggestions(self, count: int) -> list[Suggestion]:
         """The nodes to label next, without those that were labelled meanwhile."""
         snapshot = self.snapshot
-        found = all_suggestions(self.analysed or snapshot)
-        return _current(snapshot, (each for each in found if snapshot.labels[each.number] < 0), count)
+        suggestions = all_suggestions(self.analysed or snapshot)
+        return _current(snapshot, (each for each in suggestions if snapshot.labels[each.number] < 0), count)
 
     def suspicious(self, count: int) -> list[SuspiciousLabel]:
         """Labels that all others contradict, the most suspicious first, without those changed or kept meanwhile."""
         snapshot = self.snapshot
-        found = all_suspicious(self.analysed or snapshot)
-        as_found = (each for each in found if snapshot.name_of(snapshot.labels[each.number]) == each.label)
-        return _current(snapshot, (each for each in as_found if not snapshot.kept[each.number]), count)
+        suspicious = all_suspicious(self.analysed or snapshot)
+        unchanged = (each for each in suspicious if snapshot.name_of(snapshot.labels[each.number]) == each.label)
+        return _current(snapshot, (each for each in unchanged if not snapshot.kept[each.number]), count)
 
     def quality(self) -> Quality:
         """How good the predictions are, or were when they were measured last."""
@@ -216,7 +216,7 @@ class Session:
 
     def _relabelled(self, model: KernelRidge, snapshot: Snapshot) -> KernelRidge | None:
         try:
-            return relabelled(model, snapshot.compact())
+            return model.with_labels(snapshot.compact())
         except Exception:  # the labels are safe; the background starts over with new settings
             log.exception("The studio could not solve with its settings.")
             return None
@@ -250,9 +250,11 @@ class Session:
         snapshot = self.snapshot
         if self.curve and self.curve[-1].revision == snapshot.revision:
             return
-        found = quality(snapshot)
+        measured = quality(snapshot)
         self._measured = snapshot
-        point = CurvePoint(snapshot.revision, snapshot.num_labels, found.accuracy, found.held_out, found.certainty)
+        point = CurvePoint(
+            snapshot.revision, snapshot.num_labels, measured.accuracy, measured.held_out, measured.certainty
+        )
         self.curve = [*(self.curve[::2] if len(self.curve) >= MAX_POINTS else self.curve), point]
         self._announce("curve", vars(point))
 
@@ -262,7 +264,7 @@ class Session:
             return
         known, data = self._model or self.graph.model, without_labels(self.graph.data)
         data.y = snapshot.compact()
-        model = KernelRidge(growth=math.inf).fit(data) if known is None else rechosen(known, data.y)
+        model = KernelRidge(growth=math.inf).fit(data) if known is None else known.reselected(data.y)
 
         def adopt(store: LabelStore) -> None:
             self._model, self._chosen_for = model, snapshot.labels
@@ -289,7 +291,7 @@ class Session:
 
         return unsubscribe
 
-    def _announce(self, kind: str, values: dict[str, Any]) -> None:
+    def _announce(self, kind: str, values: Event) -> None:
         for listener in self._listeners:
             listener(kind, values)
 
@@ -303,12 +305,12 @@ class Session:
         self._store.close()
 
 
-def _current(snapshot: Snapshot, found: Iterable[Found], count: int) -> list[Found]:
-    """The first of what was found about nodes, with the present versions of their labels."""
-    return [replace(each, version=int(snapshot.versions[each.number])) for each in islice(found, count)]
+def _current(snapshot: Snapshot, items: Iterable[Item], count: int) -> list[Item]:
+    """The first `count` items, with the current versions of their labels."""
+    return [replace(each, version=int(snapshot.versions[each.number])) for each in islice(items, count)]
 
 
-def describe(snapshot: Snapshot) -> dict[str, Any]:
+def describe(snapshot: Snapshot) -> Event:
     """A snapshot in numbers."""
     return {
         "revision": snapshot.revision, "labels": snapshot.num_labels, "classes": list(snapshot.classes),

@@ -1,4 +1,4 @@
-"""What readers see: labels and predictions at one moment, which never change, and what these suggest.
+"""Immutable snapshots of labels and predictions, and suggestions from them.
 
 Nodes to label next, labels that look wrong, accuracy, confusion, distances to a class.
 """
@@ -20,10 +20,11 @@ from scipy.stats import rankdata
 from lggd.app.studio.store import LabelChange
 from lggd.app.studio.studio_graph import StudioGraph
 from lggd.closed_form import FilterKernel, Hops, KernelRidge, Linear
-from lggd.closed_form.kernels import Member, MixtureKernel
-from lggd.closed_form.ridge_inputs import RidgeInputs
+from lggd.closed_form.kernel_ridge import read_inputs
+from lggd.closed_form.kernels import ChosenKernel, MixtureKernel
 from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.distances import distance
+from lggd.text import percent
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -168,24 +169,19 @@ def all_suggestions(snapshot: Snapshot) -> list[Suggestion]:
 def _with_reason(snapshot: Snapshot, node: int, margin: float, variance: float, rank: float) -> Suggestion:
     (first, p), (second, _) = snapshot.top_classes(node, 2)
     if margin <= UNDECIDED:
-        reason = f"undecided between {first} ({_percent(p)}) and {second} ({_percent(p - margin)})"
+        reason = f"undecided between {first} ({percent(100 * p, 0)}) and {second} ({percent(100 * (p - margin), 0)})"
     elif rank >= 0.5:
-        reason = f"less like the labelled nodes than {math.floor(100 * rank)}\u00a0% of all nodes"
+        reason = f"less like the labelled nodes than {percent(math.floor(100 * rank), 0)} of all nodes"
     else:
         reason = "its label would tell about many uncertain nodes"
     return Suggestion(*snapshot.identify(node), reason, first, second, margin, variance)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}\u00a0%"
-
-
 @lru_cache(maxsize=2)
 def first_nodes(graph: StudioGraph) -> Integers:
     """Nodes to label when there are no predictions: by the criterion of `KernelRidge.suggest` before any label."""
-    inputs = RidgeInputs(graph.data, (FIRST_WIDTH,), seed=0)
-    features = inputs.graph([FIRST_KERNEL], inputs.widths[0])
-    kernel = MixtureKernel({"x": features}, [Member("x", FIRST_KERNEL)])
+    features = read_inputs(graph.data, (FIRST_WIDTH,), seed=0).graph("x", [FIRST_KERNEL])
+    kernel = MixtureKernel({"x": features}, [ChosenKernel("x", FIRST_KERNEL)])
     order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
     candidates = order[:FIRST_CANDIDATES].sort().values
     prior = kernel.between(kernel.points(candidates), kernel.points())
@@ -212,11 +208,11 @@ class SuspiciousLabel:
 @computed_once
 def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
     """Labels whose leave-one-out prediction disagrees, the most suspicious first, without those that somebody kept."""
-    found = _left_out(snapshot)
-    if found is None:
+    left_out = _left_out(snapshot)
+    if left_out is None:
         return []
     names = snapshot.active_names()
-    rows = zip(*(column.tolist() for column in vars(found).values()), strict=True)
+    rows = zip(*(column.tolist() for column in vars(left_out).values()), strict=True)
     return [
         SuspiciousLabel(*snapshot.identify(node), names[label], own, names[suggested], probability)
         for node, label, own, suggested, probability in rows
@@ -226,7 +222,7 @@ def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
 
 @computed_once
 def _left_out(snapshot: Snapshot) -> SuspiciousLabels | None:
-    """What all other labels say about each label; None without predictions."""
+    """Leave-one-out predictions of all labels; None without predictions."""
     return None if snapshot.model is None else snapshot.model.suspicious_labels()
 
 

@@ -114,9 +114,9 @@ class LabelStore:
                     self._connection.execute(f"PRAGMA {setting}")
                 # Held until the end: a second process is refused instead of writing beside this one.
                 self._connection.execute("BEGIN EXCLUSIVE")
-                found = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
-                if "meta" not in found:
-                    if found:
+                tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
+                if "meta" not in tables:
+                    if tables:
                         raise _not_a_store(self.path)
                     self._create(fingerprint, classes, labels)
                 self._connection.execute("COMMIT")
@@ -158,7 +158,7 @@ class LabelStore:
         self.changes: list[LabelChange] = []
 
     def _load(self) -> None:
-        """Reads everything; what the file says is the truth."""
+        """Loads all state; the file is authoritative."""
         self._reset()
         query = self._connection.execute
         self.classes = [name for (name,) in query("SELECT name FROM classes ORDER BY id")]
@@ -168,8 +168,8 @@ class LabelStore:
         for change, *entry in query("SELECT change, node, before, after, origin FROM entries ORDER BY change, node"):
             entries.setdefault(change, []).append(LabelEntry(*entry))
         for number, kind, author, at, state, target in query("SELECT * FROM changes ORDER BY id"):
-            found = tuple(entries.get(number, ()))
-            self.changes.append(LabelChange(number, kind, author, at, found, state, target))
+            own = tuple(entries.get(number, ()))
+            self.changes.append(LabelChange(number, kind, author, at, own, state, target))
 
     # -- changes --------------------------------------------------------------------------------------------------
 
@@ -327,9 +327,9 @@ class LabelStore:
     # -- other ----------------------------------------------------------------------------------------------------
 
     def read_cache(self, key: str) -> bytes | None:
-        """What was computed once for this graph, such as its layout."""
-        found = self._connection.execute("SELECT value FROM meta WHERE key = ?", (f"cache {key}",)).fetchone()
-        return None if found is None else bytes(found[0])
+        """A value computed once for this graph, such as its layout; None if there is none."""
+        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (f"cache {key}",)).fetchone()
+        return None if row is None else bytes(row[0])
 
     def write_cache(self, key: str, value: bytes) -> None:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"cache {key}", value))

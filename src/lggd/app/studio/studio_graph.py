@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from lggd.estimator.inputs import check_data, pack_graph, read_graph, read_mask,
 from lggd.graph import Graph
 from lggd.validation import check_same_length
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 MAX_ATTRIBUTES = 24
 
 
@@ -38,7 +41,7 @@ class StudioGraph:
     """
 
     name: str
-    data: Any
+    data: Data
     ids: list[str]
     classes: tuple[str, ...]
     labels: NDArray[np.int64]
@@ -50,7 +53,7 @@ class StudioGraph:
 
     @classmethod
     def from_data(
-        cls, data: Any, ids: list[str] | None = None, classes: list[str] | None = None, name: str | None = None
+        cls, data: Data, ids: list[str] | None = None, classes: list[str] | None = None, name: str | None = None
     ) -> StudioGraph:
         """The graph of a PyG Data, whose labels are `y` where `train_mask`, and held out where `test_mask`."""
         check_data(data)
@@ -139,8 +142,8 @@ class StudioGraph:
 
     def neighbours(self, node: int) -> list[int]:
         csr = self.graph.csr
-        found: list[int] = csr.indices[int(csr.indptr[node]) : int(csr.indptr[node + 1])].tolist()
-        return found
+        neighbours: list[int] = csr.indices[int(csr.indptr[node]) : int(csr.indptr[node + 1])].tolist()
+        return neighbours
 
     # -- attributes -----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lggd.errors import InputError
-from lggd.html import counted
+from lggd.text import counted
 from lggd.validation import check_name
 
 # The separator that an extension stands for. BLANKS stands for any run of spaces and tabs.

@@ -31,7 +31,7 @@ from lggd.app.tables.table import (
 from lggd.errors import InputError
 from lggd.graph.csr import merge_duplicates
 from lggd.graph.edge_list import ROUNDING, matrix_entries
-from lggd.html import counted
+from lggd.text import counted
 from lggd.validation import check_name, suggestion
 
 MATRIX = ".npz"

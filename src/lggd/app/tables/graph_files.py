@@ -30,7 +30,7 @@ from lggd.app.tables.nodes import ID_NAMES, NodeTable, node_columns, read_node_f
 from lggd.app.tables.table import as_text, find_pair, is_frame, is_graph, read_graph_tables, read_table
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.html import counted
+from lggd.text import counted
 from lggd.validation import listed, suggestion
 
 if TYPE_CHECKING:

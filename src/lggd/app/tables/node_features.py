@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lggd.app.tables.table import Cell, Table, as_text
 from lggd.errors import InputError
-from lggd.html import counted
+from lggd.text import counted
 from lggd.validation import check_name, listed
 
 # Cells that are treated as missing values of a feature, in any case.

@@ -327,10 +327,10 @@ export class GraphMap extends EventTarget {
 
   findNeighbours(node) {
     if (node < 0 || this.around?.node === node) return;
-    const set = (found) => { this.around = { node, edges: found.flatMap((other) => [node, other]) }; };
-    const found = this.options.neighbours ? this.options.neighbours(node) : neighboursOf(this.data.edges, node);
-    if (!(found instanceof Promise)) set(found);
-    else found.then((nodes) => { // they may come late
+    const set = (nodes) => { this.around = { node, edges: nodes.flatMap((other) => [node, other]) }; };
+    const neighbours = this.options.neighbours ? this.options.neighbours(node) : neighboursOf(this.data.edges, node);
+    if (!(neighbours instanceof Promise)) set(neighbours);
+    else neighbours.then((nodes) => { // they may come late
       if (node !== this.shown) return;
       set(nodes);
       this.paintSurface();
@@ -372,10 +372,10 @@ export class GraphMap extends EventTarget {
 }
 
 function neighboursOf(edges, node) {
-  const found = [];
+  const neighbours = [];
   for (let e = 0; e < edges.length; e += 2) {
-    if (edges[e] === node) found.push(edges[e + 1]);
-    else if (edges[e + 1] === node) found.push(edges[e]);
+    if (edges[e] === node) neighbours.push(edges[e + 1]);
+    else if (edges[e + 1] === node) neighbours.push(edges[e]);
   }
-  return found;
+  return neighbours;
 }

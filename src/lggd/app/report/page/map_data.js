@@ -25,7 +25,7 @@ function unpack(base64, Kind) {
   return new Kind(bytes.buffer);
 }
 
-// What a map needs and may be missing, such as predictions before there is any label.
+// Defaults of arrays that may be missing, such as predictions before there is any label.
 export function withDefaults(data) {
   const unknown = () => new Int16Array(data.count).fill(-1);
   return {

@@ -1,4 +1,4 @@
-// What colours mean: for each way to colour a map, a number for every node and the colour of each number.
+// The meaning of colours: for each way to colour a map, a number for every node and the colour of each number.
 
 import { RAMP_STEPS } from "./colours.js";
 import { codesOf, MAX_CODE } from "./map_data.js";

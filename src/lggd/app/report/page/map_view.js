@@ -92,11 +92,11 @@ export class MapView {
 
   // The nodes inside a polygon [[x, y], …]; of one that crosses itself, those within an odd number of its turns.
   inside(polygon) {
-    const path = new Path2D(`M${polygon.join("L")}Z`), context = new OffscreenCanvas(1, 1).getContext("2d"), found = [];
+    const path = new Path2D(`M${polygon.join("L")}Z`), context = new OffscreenCanvas(1, 1).getContext("2d"), nodes = [];
     for (let node = 0; node < this.count; node++) {
-      if (context.isPointInPath(path, this.x(node), this.y(node), "evenodd")) found.push(node);
+      if (context.isPointInPath(path, this.x(node), this.y(node), "evenodd")) nodes.push(node);
     }
-    return found;
+    return nodes;
   }
 }
 

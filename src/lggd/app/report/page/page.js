@@ -1,6 +1,6 @@
 // Starts the report: maps, charts, downloads and printing.
 
-import { startChart } from "./charts.js";
+import "./charts.js";
 import { readTheme } from "./colours.js";
 import { saveFile, toCSV } from "./dom.js";
 import { CanvasPainter } from "./map_canvas.js";
@@ -57,7 +57,7 @@ for (const button of small) {
 setTimeout(drawSmallMaps, 0);
 if (small.length) new ResizeObserver(drawSmallMaps).observe(small[0].parentElement);
 
-// -- nodes in tables, charts
+// -- nodes in tables
 
 function showOnMap(node) {
   panel.map.stage.scrollIntoView({ block: "center" });
@@ -70,7 +70,6 @@ for (const button of document.querySelectorAll(".show")) {
   if (node < 0) button.disabled = true;
   else button.addEventListener("click", () => showOnMap(node));
 }
-for (const chart of document.querySelectorAll(".chart")) startChart(chart);
 
 // -- downloads: all nodes, also those that are not drawn
 

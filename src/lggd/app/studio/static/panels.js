@@ -38,16 +38,16 @@ function keepOrCorrect({ keep, correct }) {
   return element("span", { class: "pair" }, button({ class: "keep" }, "Keep", keep), button({ class: "correct" }, "Correct", correct));
 }
 
-export function suspiciousItem(found, classes, actions) {
-  return element("li", { "data-node": found.node },
-    button({ class: "show" }, shorten(found.node, 40), actions.show),
-    element("span", {}, className(classes, found.label), " → ", className(classes, found.suggested), ` (${formatPercent(found.suggested_probability)})`), keepOrCorrect(actions));
+export function suspiciousItem(suspect, classes, actions) {
+  return element("li", { "data-node": suspect.node },
+    button({ class: "show" }, shorten(suspect.node, 40), actions.show),
+    element("span", {}, className(classes, suspect.label), " → ", className(classes, suspect.suggested), ` (${formatPercent(suspect.suggested_probability)})`), keepOrCorrect(actions));
 }
 
 // Why the selected node was chosen: its entry in the queue, or among the labels that look wrong.
-export function whyContent(suggestion, found, classes, actions) {
-  if (found) {
-    const words = element("span", {}, "All other labels say ", className(classes, found.suggested), ` (${formatPercent(found.suggested_probability)}).`);
+export function whyContent(suggestion, suspect, classes, actions) {
+  if (suspect) {
+    const words = element("span", {}, "All other labels say ", className(classes, suspect.suggested), ` (${formatPercent(suspect.suggested_probability)}).`);
     return [element("p", { class: "why" }, words, keepOrCorrect(actions))];
   }
   return suggestion ? [element("p", { class: "why quiet" }, `Why: ${suggestion.reason}.`)] : [];

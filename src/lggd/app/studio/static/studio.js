@@ -66,38 +66,38 @@ async function loadPredictions(revision) {
   }
 }
 
-function apply(found) {
+function apply(predictions) {
   const { data, panel } = state, isFirst = state.revision < 0;
-  if (found.revision < state.revision) return;
-  const hasNewClasses = found.classes.length !== data.classes.length, hadPredictions = data.predicted.some((k) => k >= 0);
-  state.revision = found.revision;
-  state.versions = found.versions;
+  if (predictions.revision < state.revision) return;
+  const hasNewClasses = predictions.classes.length !== data.classes.length, hadPredictions = data.predicted.some((k) => k >= 0);
+  state.revision = predictions.revision;
+  state.versions = predictions.versions;
   const changed = panel.update({
-    predicted: Int16Array.from(found.predicted), label: Int16Array.from(found.labels),
-    probability: Uint16Array.from(found.certainty, (p) => Math.round(65535 * p)),
-    margin: Uint8Array.from(found.certainty, (p) => Math.round(255 * p)),
-    ...(hasNewClasses ? { classes: found.classes, ...noDistances(data.count, found.classes.length) } : {}),
+    predicted: Int16Array.from(predictions.predicted), label: Int16Array.from(predictions.labels),
+    probability: Uint16Array.from(predictions.certainty, (p) => Math.round(65535 * p)),
+    margin: Uint8Array.from(predictions.certainty, (p) => Math.round(255 * p)),
+    ...(hasNewClasses ? { classes: predictions.classes, ...noDistances(data.count, predictions.classes.length) } : {}),
   }, { flash: hadPredictions && !isFirst });
   if (hasNewClasses) showClasses();
   const labels = panel.map.labelled.length;
   $("facts").textContent = `${formatCount(data.count, "node")}, ${formatCount(state.numEdges, "edge")}, ${formatCount(labels, "label")}`;
-  document.documentElement.dataset.revision = found.revision;
+  document.documentElement.dataset.revision = predictions.revision;
   if (panel.map.choice.mode === "distance") loadDistances(panel.map.choice.k);
   if (!isFirst && !$("status").classList.contains("error")) { // an error stays until the next own change
-    const more = found.choosing ? "; looking for better settings …" : "";
-    say(`${formatCount(changed.length, "prediction")} changed in ${found.milliseconds.toFixed(1)} ms${more}`);
-  } else if (isFirst) say(found.choosing ? "Choosing settings …" : "Ready.");
+    const more = predictions.choosing ? "; looking for better settings …" : "";
+    say(`${formatCount(changed.length, "prediction")} changed in ${predictions.milliseconds.toFixed(1)} ms${more}`);
+  } else if (isFirst) say(predictions.choosing ? "Choosing settings …" : "Ready.");
   pressClass();
 }
 
 async function loadDistances(k) {
   const { data, panel } = state;
   if (k >= data.classes.length) return;
-  const found = await get(`distances?label=${inPath(data.classes[k])}`);
-  if (found.revision < state.revision) return; // newer ones are on their way
-  const high = found.distances.reduce((most, value) => Math.max(most, value), 1e-9); // unreachable: null, less than any
+  const answer = await get(`distances?label=${inPath(data.classes[k])}`);
+  if (answer.revision < state.revision) return; // newer ones are on their way
+  const high = answer.distances.reduce((most, value) => Math.max(most, value), 1e-9); // unreachable: null, less than any
   const codes = codesOf(data, 0, k);
-  found.distances.forEach((value, node) => { codes[node] = value === null ? UNREACHABLE : Math.round(MAX_CODE * value / high); });
+  answer.distances.forEach((value, node) => { codes[node] = value === null ? UNREACHABLE : Math.round(MAX_CODE * value / high); });
   data.scales[0][k] = [0, high, 0, 0];
   panel.map.recolour();
   panel.refresh();
@@ -109,8 +109,8 @@ async function loadCards() {
   cards += 1;
   const own = cards;
   const load = async (path, show) => {
-    const found = await get(path);
-    if (own === cards) show(found);
+    const answer = await get(path);
+    if (own === cards) show(answer);
   };
   await Promise.all([
     load("progress", showProgress), load("history?count=50", showHistory),
@@ -118,25 +118,25 @@ async function loadCards() {
   ]).catch((error) => say(error.message, true));
 }
 
-function showProgress(found) {
-  $("accuracy").textContent = accuracyText(found);
-  $("curves").replaceChildren(curvesLegend(), curves(found.curve));
-  $("counts").replaceChildren(countsTable(found));
-  $("confusion").replaceChildren(confusionTable(found));
+function showProgress(progress) {
+  $("accuracy").textContent = accuracyText(progress);
+  $("curves").replaceChildren(curvesLegend(), curves(progress.curve));
+  $("counts").replaceChildren(countsTable(progress));
+  $("confusion").replaceChildren(confusionTable(progress));
 }
 
-function showHistory(found) {
-  $("history").replaceChildren(...found.map(historyItem));
+function showHistory(changes) {
+  $("history").replaceChildren(...changes.map(historyItem));
 }
 
-function showQueue(found) {
-  state.queue = found;
+function showQueue(items) {
+  state.queue = items;
   $("queue").replaceChildren(...state.queue.map((item) => queueItem(item, state.data.classes, () => go(item.number, true))));
   showCurrent();
 }
 
-function showSuspicious(found) {
-  state.suspicious = found;
+function showSuspicious(labels) {
+  state.suspicious = labels;
   const items = state.suspicious.map((item) => suspiciousItem(item, state.data.classes, {
     show: () => go(item.number), keep: () => keep(item), correct: () => correct(item),
   }));
@@ -148,19 +148,19 @@ function showSuspicious(found) {
 function showCurrent() {
   const current = state.selected.length === 1 ? state.ids[state.selected[0]] : null;
   for (const item of document.querySelectorAll("#queue li, #suspicious li")) item.setAttribute("aria-current", String(item.dataset.node === current));
-  const isCurrent = (item) => item.node === current, found = state.suspicious.find(isCurrent);
-  const actions = { keep: () => keep(found), correct: () => correct(found) };
+  const isCurrent = (item) => item.node === current, suspect = state.suspicious.find(isCurrent);
+  const actions = { keep: () => keep(suspect), correct: () => correct(suspect) };
   // A node that was chosen from the queue keeps its reason when a newer queue is without it.
   const kept = state.why?.node === current && state.data.label[state.why.number] < 0 ? state.why : undefined;
   state.why = state.queue.find(isCurrent) ?? kept;
-  $("why").replaceChildren(...whyContent(state.why, found, state.data.classes, actions));
+  $("why").replaceChildren(...whyContent(state.why, suspect, state.data.classes, actions));
 }
 
 // -- the selection
 
 const details = new Map();
 
-// What the service says about a node, once for each revision.
+// The details of a node, requested once for each revision.
 function about(node) {
   const key = `${state.revision} ${node}`;
   if (!details.has(key)) {
@@ -285,13 +285,13 @@ async function upload(file) {
 function listen() {
   const events = new EventSource("/api/events");
   events.addEventListener("labels", async ({ data }) => {
-    const found = JSON.parse(data);
-    if (found.revision === state.revision) return;
-    if (found.revision < state.revision) {
+    const news = JSON.parse(data);
+    if (news.revision === state.revision) return;
+    if (news.revision < state.revision) {
       const { instance } = await get("health");
       if (instance !== state.instance) return location.reload(); // the studio was started again
     }
-    await loadPredictions(found.revision);
+    await loadPredictions(news.revision);
     loadCards();
     if (state.selected.length === 1) showSelected();
   });
