@@ -73,7 +73,7 @@ class RawDataset:
     def missing(self, folder: Path) -> list[str]:
         return [name for name in self.files if not (folder / name).is_file()]
 
-    def read(self, root: Root) -> Any:
+    def read(self, root: Root) -> Data:
         """Reads x, edge_index and y with PyG from `root`, $LGGD_DATA, or a cache folder, downloading files if needed.
 
         `root` and $LGGD_DATA are only read, never downloaded to. The files of Planetoid are pickles, which can execute
@@ -349,7 +349,7 @@ def split_by_count(y: Tensor, per_class: int, seed: int) -> list[Tensor]:
     return [mask.to(y.device) for mask in masks]
 
 
-def split_fingerprint(data: Any) -> str:
+def split_fingerprint(data: Data) -> str:
     """Returns a hash of the masks of a PyG Data, twelve hexadecimal digits, to record the split of a result."""
     masks = {name: mask for name in MASKS if (mask := getattr(data, name, None)) is not None}
     if not masks:

@@ -10,9 +10,9 @@ import os
 import pickle
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +25,9 @@ from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
 from lggd.text import counted
 from lggd.validation import listed, suggestion
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 TENSORS, ARRAYS = ".pt", ".npz"
 # Names under which files store the parts of a graph; the first that occurs is read.
@@ -40,10 +43,10 @@ PARTS = {
 MASKS = ("train_mask", "val_mask", "test_mask")
 REQUIRED = ("edge_index", "y")
 # More classes than this, and than nodes, are no classes: probably years, or ids.
-MOST_CLASSES = 10_000
+MAX_CLASSES = 10_000
 
 
-def read_data_file(path: str | Path) -> Any:
+def read_data_file(path: str | Path) -> Data:
     """Reads a graph with labels as a PyG `Data` from a `.pt` or an `.npz` file.
 
     A `.pt` file contains a PyG `Data`, or a dictionary of tensors such as `data.to_dict()`, written by `torch.save`. It
@@ -64,7 +67,7 @@ def read_data_file(path: str | Path) -> Any:
     return Data(**parts)
 
 
-def checked_data(data: Any, place: str | Path) -> tuple[Any, tuple[str, ...]]:
+def checked_data(data: Data, place: str | Path) -> tuple[Data, tuple[str, ...]]:
     """Returns a `Data` with checked parts, edges in both directions and without self-loops, and sentences about them.
 
     `y` becomes int64 `[N]` with -1 for unlabelled nodes, `x` float32 `[N, F]`.
@@ -146,12 +149,12 @@ def _load_arrays(path: Path) -> dict[str, Tensor]:
     if "edges" in arrays and arrays["edges"].ndim == 2 and arrays["edges"].shape[1] == 2:
         arrays["edges"] = arrays["edges"].T
     numbers = {name: array for name, array in arrays.items() if array.dtype.kind in "buif" and array.ndim}
-    found = _parts({name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in numbers.items()})
+    parts = _parts({name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in numbers.items()})
     for name in MASKS:  # some files store one row per split
-        mask = found.get(name)
-        if mask is not None and mask.dim() == 2 and "y" in found and mask.shape[0] != len(found["y"]):
-            found[name] = mask.T.contiguous()
-    return found
+        mask = parts.get(name)
+        if mask is not None and mask.dim() == 2 and "y" in parts and mask.shape[0] != len(parts["y"]):
+            parts[name] = mask.T.contiguous()
+    return parts
 
 
 def _sparse(arrays: Mapping[str, Any], prefix: str, name: str, path: Path) -> dict[str, Any]:
@@ -169,8 +172,8 @@ def _sparse(arrays: Mapping[str, Any], prefix: str, name: str, path: Path) -> di
 
 def _parts(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The parts of a graph under their usual names."""
-    found = {part: next((values[name] for name in names if name in values), None) for part, names in PARTS.items()}
-    return {part: value for part, value in found.items() if value is not None}
+    parts = {part: next((values[name] for name in names if name in values), None) for part, names in PARTS.items()}
+    return {part: value for part, value in parts.items() if value is not None}
 
 
 def _labels(labels: Any, place: str | Path) -> Tensor:
@@ -189,7 +192,7 @@ def _labels(labels: Any, place: str | Path) -> Tensor:
     y = y.long().clamp(min=-1)
     if len(torch.unique(y[y >= 0])) < 2:
         raise InputError(place, "have labels y of at least two classes", "fewer", "Negative labels mean unlabelled.")
-    if int(y.max()) >= max(len(y), MOST_CLASSES):
+    if int(y.max()) >= max(len(y), MAX_CLASSES):
         rule = "have labels y that number the classes from 0"
         raise InputError(place, rule, int(y.max()), "Use the index of the class.")
     return y
@@ -225,7 +228,7 @@ class _FilesMissingError(Exception):
         self.raw, self.processed = raw, processed
 
 
-def read_pyg_dataset(name: str, root: Root = None) -> Any:
+def read_pyg_dataset(name: str, root: Root = None) -> Data:
     """Reads a dataset such as `"Planetoid/Cora"`: the class in `torch_geometric.datasets` and its argument `name`.
 
     Its files are in `root` or else in the folder of the environment variable LGGD_DATA, in PyG's layout, in that folder
@@ -263,8 +266,8 @@ def read_pyg_dataset(name: str, root: Root = None) -> Any:
             processed = [path for path in error.processed if Path(path).is_file()]
             if processed:
                 return read_data_file(processed[0])
-    found = f"{base}, which does not have {', '.join(missing)}"
-    raise InputFileError("root", f"be a folder that contains {name} in PyG's layout", found, "Nothing is downloaded.")
+    value = f"{base}, which does not have {', '.join(missing)}"
+    raise InputFileError("root", f"be a folder that contains {name} in PyG's layout", value, "Nothing is downloaded.")
 
 
 def _offline(kind: Any, temporary: str) -> Any:
@@ -293,7 +296,7 @@ def _build(kind: Any, name: str, arguments: dict[str, Any]) -> Any:
         raise InputError("pyg", f"be a dataset that PyG can read, {name}", but=clause) from error
 
 
-def _only_graph(dataset: Any, name: str) -> Any:
+def _only_graph(dataset: Sequence[Data], name: str) -> Data:
     if len(dataset) != 1:
         value = f"{len(dataset):,} graphs in {name}"
         raise InputError("pyg", "be a dataset of one graph", value, "Nodes of one graph are classified.")

@@ -66,7 +66,7 @@ class NodeNames(Sequence[str]):
             yield from self[start : start + NAMES_AT_ONCE]
 
 
-def names_of(data: Any) -> NodeNames | None:
+def names_of(data: Data) -> NodeNames | None:
     """The names of the nodes of data on disk; None for other data."""
     graph = getattr(data, "graph", None)
     return NodeNames(graph.stored) if isinstance(graph, Graph) and graph.stored is not None else None

@@ -25,7 +25,7 @@ folder = sys.argv[1]
 StoredGraphWriter.finish = lambda *arguments, **options: os.kill(os.getpid(), signal.SIGKILL)
 build_graph(f"{folder}/edges.csv", f"{folder}/graph", nodes=f"{folder}/nodes.csv", label="kind")
 """
-STAGES = ("edges", "nodes", "numbered", "rows", "order", "arranged", "graph")
+STAGES = ("nodes", "edges", "numbered", "rows", "order", "arranged", "graph")
 
 
 @pytest.fixture(scope="module")

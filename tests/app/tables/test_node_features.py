@@ -8,7 +8,7 @@ import networkx as nx
 import pandas as pd
 import pytest
 
-from lggd.app.tables.node_features import MOST_CATEGORIES
+from lggd.app.tables.node_features import MAX_CATEGORIES
 from lggd.app.tables.nodes import read_node_file
 from lggd.errors import InputError
 from support.table_files import written
@@ -74,7 +74,7 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
 
 
 def test_many_texts_are_no_categories(tmp_path: Path) -> None:
-    count = MOST_CATEGORIES + 1
+    count = MAX_CATEGORIES + 1
     rows = "".join(f"n{k},text {k % count}\n" for k in range(2 * count))
     path = nodes(tmp_path, f"id,note\n{rows}")
     with pytest.raises(InputError, match=f"note: {count} different texts, the first 'text 0'"):

@@ -44,13 +44,13 @@ def build_command(
     r"""Build a graph on disk from tables that may be larger than memory.
 
     EDGES has one edge per line: source,target or source,target,weight, read
-    as by the other commands, except that numbers have decimal points. Edges
-    are undirected, unless --directed, and may be listed once or twice; the
-    largest weight or the shortest length counts. Self-loops are dropped. Ids
-    may be text or integers, and are kept.
+    as by the other commands. Edges are undirected, unless --directed, and may
+    be listed once or twice; the largest weight or the shortest length counts.
+    Self-loops are dropped. Ids may be text or integers, and are kept.
 
-    --nodes names every node, also those without edges. Its other columns must
-    be numbers: the features. Without it, nodes are those of the edges.
+    --nodes names every node, also those without edges. Its other columns are
+    features; with texts among them, it must fit into memory. Without it,
+    nodes are those of the edges.
 
     The folder appears when it is complete; a graph in OUT is replaced then,
     and any other folder with files is refused. A build that was killed, or

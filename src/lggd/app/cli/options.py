@@ -129,7 +129,7 @@ def command(known: Mapping[str, str] | None = None) -> Callable[[Callable[..., N
 
 
 def _flag(parameter: inspect.Parameter) -> str:
-    """What users write for a parameter: `--id-column`, or DATASET for an argument."""
+    """The name that users write for a parameter: `--id-column`, or DATASET for an argument."""
     for declared in (parameter.default, *getattr(parameter.annotation, "__metadata__", ())):
         if isinstance(declared, ArgumentInfo) and declared.metavar:
             return declared.metavar.rstrip(".")
@@ -141,9 +141,8 @@ def _in_tables(metavar: str | None, help: str, *names: str) -> Any:
 
 
 DATASET = (
-    "Folder of a graph on disk; or a dataset: digits, moons or karate, which are included; or cora, citeseer, pubmed, "
-    "computers, photo, actor, chameleon, squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA "
-    "or downloaded once."
+    "digits, moons or karate, which are included; or cora, citeseer, pubmed, computers, photo, actor, chameleon, "
+    "squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA or downloaded once."
 )
 LABELS = "Labels per class of digits, moons and karate."
 EDGES = "Table of edges: .csv, .tsv, .txt, .parquet, .npz or .graphml."
@@ -155,9 +154,13 @@ UNLABELLED = (
 PYG = "Dataset of PyG whose files are in LGGD_DATA or --data, such as Planetoid/Cora; nothing is downloaded."
 WEIGHT = "Column of edge weights: similarities, larger means closer. By default the column weight or w."
 LENGTH = "Column of edge lengths: distances, longer means farther."
-JOIN = "Which weight or length counts if an edge has several, in either direction: the closest, unless you choose."
+JOIN = "How to merge duplicate edges (default: closest)."
 IGNORE = "Column that is not used. Can be repeated."
-SEPARATOR = "What separates columns: comma, semicolon, tab, bar or space. By default it is detected."
+SEPARATOR = "Separator of columns: comma, semicolon, tab, bar or space. By default it is detected."
+
+
+def _dataset(kinds: str) -> Any:
+    return Argument(metavar="DATASET", help=f"{kinds}: {DATASET}", show_default=False)
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ class EdgeTableOptions(EdgeColumnOptions):
 class GraphOptions(EdgeTableOptions):
     """The graph that a command works on: a dataset by name, or the user's own tables or file."""
 
-    dataset: Annotated[str | None, Argument(metavar="DATASET", help=DATASET, show_default=False)]
+    dataset: Annotated[str | None, _dataset("Dataset")]
     edges: Annotated[Path | None, _in_tables("FILE", EDGES)]
     nodes: Annotated[Path | None, _in_tables("FILE", NODES)]
     label: Annotated[str | None, _in_tables("COLUMN", "Column of classes; see --unlabelled for cells without one.")]
@@ -221,12 +224,12 @@ class GraphOptions(EdgeTableOptions):
         one_of = {"DATASET": self.dataset, "--edges": self.edges, "--file": self.file, "--pyg": self.pyg}
         given = [flag for flag, value in one_of.items() if value is not None]
         if not given:
-            found = "none" if self.nodes is None else "--nodes alone"
+            value = "none" if self.nodes is None else "--nodes alone"
             remedy = "Try digits, or --edges FILE --nodes FILE."
-            raise InputError("DATASET", "be a name, or use --edges, --file or --pyg", found, remedy)
+            raise InputError("DATASET", "be a name, or use --edges, --file or --pyg", value, remedy)
         source, *others = given
         if source == "DATASET" and Path(self.dataset or "").suffix and Path(self.dataset or "").is_file():
-            rule, remedy = "be a dataset, or the folder of a graph on disk", "Read tables by --edges and --nodes."
+            rule, remedy = "name a dataset", "Read tables by --edges and --nodes."
             raise InputError("DATASET", rule, f"the file {self.dataset}", remedy)
         named = f"the {'graph' if self.is_graph else 'dataset'} {self.dataset}" if source == "DATASET" else source
         refused: list[tuple[str, Any, str, str]] = []
@@ -292,3 +295,17 @@ class GraphOptions(EdgeTableOptions):
             given["fewest_classes"] = fewest_classes
         edges: Any = self.edges
         return RunInput.from_tables(edges, self.nodes, share, split, format=edge_format, **given)
+
+
+@dataclass(frozen=True)
+class StoredGraphOptions(GraphOptions):
+    """A graph in memory or on disk."""
+
+    dataset: Annotated[str | None, _dataset("Folder of a graph on disk, or a dataset")]
+
+
+@dataclass(frozen=True)
+class StudioGraphOptions(GraphOptions):
+    """A graph in memory, or that of a saved model."""
+
+    dataset: Annotated[str | None, _dataset("Saved model, folder of lggd run, or a dataset (default: digits)")]

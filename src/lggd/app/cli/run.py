@@ -45,7 +45,7 @@ FLAGS = options.GRAPH_FLAGS | {"address": "--cluster"}
 def run_command(
     terminal: Terminal,
     context: Context,
-    graph: options.GraphOptions,
+    graph: options.StoredGraphOptions,
     test_share: float | None = option(
         None, SHARE, show_default=str(options.TEST_SHARE), rich_help_panel=options.TABLES
     ),
@@ -166,7 +166,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
 @options.command(options.GRAPH_FLAGS)
 def features_command(
     terminal: Terminal,
-    graph: options.GraphOptions,
+    graph: options.StoredGraphOptions,
     method: Literal["lggd", "lggd-trained", "ggd"] = option("lggd", FEATURES),
     preset: options.Preset = "default",
     seed: options.Seed = 0,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from lggd.app.cli.options import GRAPH_FLAGS, TABLES, GraphOptions, command, file, option
+from lggd.app.cli.options import GRAPH_FLAGS, TABLES, GraphOptions, StudioGraphOptions, command, file, option
 from lggd.app.cli.terminal import Terminal
 from lggd.errors import InputError
 
@@ -25,7 +25,7 @@ SHARE = "Fraction of the labels of tables to hold out for accuracy; without, it 
 @command(GRAPH_FLAGS)
 def studio_command(
     terminal: Terminal,
-    graph: GraphOptions,
+    graph: StudioGraphOptions,
     test_share: float | None = option(None, SHARE, show_default="0", rich_help_panel=TABLES),
     start_empty: bool = option(False, "Start without the labels of the graph.", "--start-empty"),
     store: Path | None = file(None, STORE, show_default="out/studio/NAME.sqlite"),
@@ -37,9 +37,8 @@ def studio_command(
 ) -> None:
     r"""Label nodes in a browser, and watch the predictions of the whole graph change.
 
-    DATASET may also be a folder of lggd run, or a saved model. Without one,
-    it is digits. Tables need no labels: --label may be omitted, and classes
-    added on the page. Labels are saved in the file --store; a restart shows them.
+    Tables need no labels: --label may be omitted, and classes added on the
+    page. Labels are saved in the file --store; a restart shows them.
 
     Needs the extra studio: pip install 'lggd\[studio]'
 

@@ -141,9 +141,10 @@ def build_graph(
         rule, remedy, hints = "be a column of the node table", "Pass `{nodes}` as well.", {"nodes": "nodes"}
         raise InputError("label", rule, "no such table", remedy, hints=hints)
     out = check_folder_writable(out, MANIFEST)
-    large_edges, large_nodes = LargeEdges(edges, format, unbounded=unbounded), None
+    large_nodes: LargeNodes | None = None
     if nodes is not None:
         large_nodes = LargeNodes(nodes, label=label, id_column=id_column, unlabelled=unlabelled, format=format)
+    large_edges = LargeEdges(edges, format, large_nodes, unbounded=unbounded)
     settings = {
         "format": asdict(format), "directed": directed, "unbounded": unbounded, "order": str(order), "label": label,
         "id_column": id_column, "unlabelled": None if unlabelled is None else list(unlabelled),
@@ -185,9 +186,9 @@ class _Build:
 
     def run(self, out: Path) -> BuiltGraph:
         stage, path = self.work.stage, self.work.path
+        nodes = stage("nodes", self._read_nodes)
         self._tell("reading edges", 0)
         read = stage("edges", lambda folder: self.edges.write(self.database, folder / EDGES))
-        nodes = stage("nodes", partial(self._read_nodes, integers=read["integers"]))
         low, high = min(read["low"], nodes.get("low", read["low"])), max(read["high"], nodes.get("high", read["high"]))
         integers = read["integers"] and nodes["integers"]
         if not integers or (high - low + 1) * BYTES_PER_INTEGER > max(self.memory // 2, 2**24):
@@ -218,10 +219,10 @@ class _Build:
     def _tell(self, stage: str, done: int, total: int | None = None) -> None:
         self.report(Progress(stage, done, total))
 
-    def _read_nodes(self, folder: Path, integers: bool) -> dict[str, Any]:
+    def _read_nodes(self, folder: Path) -> dict[str, Any]:
         if self.nodes is None:
             return {"classes": [], "feature_names": [], "notes": [], "integers": True}
-        return self.nodes.read(self.database, folder, integers=integers, report=self.report)
+        return self.nodes.read(self.database, folder, self.report)
 
     def _ids(self) -> Path:
         """The ids of the nodes in the given order: of the table of nodes, or of the edges."""
@@ -236,7 +237,8 @@ class _Build:
         ends = f"SELECT DISTINCT unnest([c0, c1]) AS id FROM {edges}"
         if self.nodes is None:
             self.database.copy(f"SELECT id FROM ({ends}) ORDER BY id", self._ids(), path, ordered=True)
-        ids = f"read_parquet({sql_text(self._ids())}, file_row_number = true)"
+        stored = f"read_parquet({sql_text(self._ids())}, file_row_number = true)"
+        ids = f"(SELECT id::{kind} AS id, file_row_number FROM {stored})"
         joined = (
             f"SELECT edges.* REPLACE (a.file_row_number AS c0, b.file_row_number AS c1) FROM {edges} AS edges "
             f"LEFT JOIN {ids} AS a ON c0 = a.id LEFT JOIN {ids} AS b ON c1 = b.id"

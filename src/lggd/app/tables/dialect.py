@@ -68,12 +68,12 @@ def find_dialect(path: Path, delimiter: str | None = None, *, blanks: bool = Fal
         if any(line.strip() for line in lines[:skipped]):
             first = "line" if skipped == 1 else f"{skipped} lines"
             notes.append(f"{path.name}: the comments in the first {first} were skipped.")
-    found = chosen or _choose(path, lines[skipped:], usual, blanks)
-    if found not in SEPARATORS:
-        raise InputError(f"{path}, line 1", "declare a separator such as sep=;", repr(found), "Remove the line.")
-    if found != usual and chosen is None:
-        notes.append(f"{path.name}: columns are separated by {SEPARATORS[found]}.")
-    return Dialect(found, skipped, tuple(notes))
+    separator = chosen or _choose(path, lines[skipped:], usual, blanks)
+    if separator not in SEPARATORS:
+        raise InputError(f"{path}, line 1", "declare a separator such as sep=;", repr(separator), "Remove the line.")
+    if separator != usual and chosen is None:
+        notes.append(f"{path.name}: columns are separated by {SEPARATORS[separator]}.")
+    return Dialect(separator, skipped, tuple(notes))
 
 
 def _sample(path: Path) -> list[str]:

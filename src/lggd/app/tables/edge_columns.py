@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -50,7 +50,7 @@ WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]+")
 
 @dataclass(frozen=True)
 class EdgeFormat:
-    """How a table of edges is read; what is None is detected.
+    """How a table of edges is read. Fields left None are detected.
 
     Columns are named as in the header, or numbered from 1 in a table without one. `weight` is a column of similarities,
     where larger means closer; `length` one of lengths, where longer means farther. `ignore` are columns that are
@@ -101,17 +101,17 @@ def _end_columns(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> tupl
     """The first of these pairs among the names, as indices of columns."""
     plain = [normalized(name) for name in names]
     # Source_id, FromNodeId and "target node" mean the same without their last word.
-    for found in (plain, [re.sub(r"(node|vertex|id|name)+$", "", name) for name in plain]):
+    for plain_names in (plain, [re.sub(r"(node|vertex|id|name)+$", "", name) for name in plain]):
         for pair in pairs:
-            if pair[0] in found and pair[1] in found:
-                return found.index(pair[0]), found.index(pair[1])
+            if pair[0] in plain_names and pair[1] in plain_names:
+                return plain_names.index(pair[0]), plain_names.index(pair[1])
     return None
 
 
 def read_edge_table(
-    path: Path, format: EdgeFormat, known: Mapping[str, int] | None = None, most_lines: int | None = None
+    path: Path, format: EdgeFormat, known: Container[str] | None = None, max_lines: int | None = None
 ) -> Table:
-    """Reads the table after deciding whether its first line is a header, by at most so many lines."""
+    """Reads the table after deciding whether its first line is a header, within the first `max_lines` lines."""
     undecided: list[list[str]] = []
 
     def is_header(cells: list[str]) -> bool:
@@ -122,7 +122,7 @@ def read_edge_table(
 
     table = read_table(path, is_header, delimiter=format.delimiter, blanks=True)
     if undecided:
-        verdict = _decide_header(table, undecided[0], known, most_lines)
+        verdict = _decide_header(table, undecided[0], known, max_lines)
         table = read_table(path, lambda _: verdict, delimiter=format.delimiter, blanks=True)
     if table.names and not table.has_header and format.header is None:
         return replace(table, notes=(*table.notes, FIRST_LINE))
@@ -145,7 +145,7 @@ def _are_numbers(cells: Sequence[str]) -> bool:
     return not any(math.isnan(Numbers().read(cell)) for cell in cells)
 
 
-def _decide_header(table: Table, first: Sequence[str], known: Mapping[str, int] | None, most_lines: int | None) -> bool:
+def _decide_header(table: Table, first: Sequence[str], known: Container[str] | None, max_lines: int | None) -> bool:
     """Whether a first line without numbers is a header: names of nodes occur again, names of columns do not."""
     if len(first) < 2:
         return False  # the error is about the number of columns
@@ -153,15 +153,15 @@ def _decide_header(table: Table, first: Sequence[str], known: Mapping[str, int] 
     ends = likely or short or (0, 1)
     names = {first[k] for k in ends}
     again, lines, similar = any(name in known for name in names) if known is not None else False, 0, False
-    for _, cells in islice(table, 1, most_lines):
+    for _, cells in islice(table, 1, max_lines):
         lines += 1
-        found = [cells[k] for k in ends]
+        nodes = [cells[k] for k in ends]
         if known is not None or again:
             break
-        if "" in found:
+        if "" in nodes:
             return False  # the error is about this line
-        again = any(name in names for name in found)
-        similar = similar or any(len(name) <= 2 and not name.isdigit() for name in found)
+        again = any(name in names for name in nodes)
+        similar = similar or any(len(name) <= 2 and not name.isdigit() for name in nodes)
     is_named = likely is not None or (short is not None and not similar)
     if again and likely is None:
         return False
@@ -244,8 +244,8 @@ def _unrequested_weight(table: Table, ends: tuple[int, int], format: EdgeFormat)
     if not table.has_header:
         return 2 if len(table.names) == 3 and ends == (0, 1) and "3" not in format.ignore else None
     free = [k for k, name in enumerate(table.names) if k not in ends and name not in format.ignore]
-    found = find_column([table.names[k] for k in free], WEIGHT_NAMES)
-    return None if found is None else free[found]
+    column = find_column([table.names[k] for k in free], WEIGHT_NAMES)
+    return None if column is None else free[column]
 
 
 def _refuse_suggestive(table: Table, unused: Sequence[str]) -> None:

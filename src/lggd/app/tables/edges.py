@@ -40,7 +40,7 @@ SHORTEST, LONGEST = 1e-150, 1e150
 
 
 class Join(StrEnum):
-    """What becomes of several weights, or lengths, of one edge, in either direction."""
+    """The rule that merges several weights, or lengths, of one edge, in either direction."""
 
     MAX = "max"
     MEAN = "mean"
@@ -69,11 +69,11 @@ class EdgeTable:
 
     def number(self, name: str, argument: str = "name") -> int:
         """Returns the number of the node with this name; `argument` is the name of the option in errors."""
-        found = self._numbers.get(name)
-        if found is None:
+        node = self._numbers.get(name)
+        if node is None:
             remedy = suggestion(name, self.ids, f"The first is {self.ids[0]!r}.")
             raise InputError(argument, f"be one of the {len(self.ids)} nodes", repr(name), remedy)
-        return found
+        return node
 
 
 def read_edge_file(

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.text import counted
 from lggd.validation import listed, suggestion
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 # The first line of a label file is a header if it has one of ID_NAMES and one of these names, in any case.
 LABEL_NAMES = ("label", "class")
@@ -50,7 +53,7 @@ class NamedGraph:
     `notes` are sentences about the reading.
     """
 
-    data: Any
+    data: Data
     ids: list[str]
     classes: list[str]
     feature_names: list[str]
@@ -157,7 +160,7 @@ def length_note(shortest: float, longest: float) -> str:
     )
 
 
-def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list[str]) -> Any:
+def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list[str]) -> Data:
     from torch_geometric.data import Data
 
     number = {name: k for k, name in enumerate(classes)}
@@ -253,7 +256,7 @@ def read_label_file(path: str | Path, ids: Sequence[str], classes: Sequence[str]
         (numbers, f"be one of the {len(ids)} nodes", unnamed),
         (allowed, of_classes, "Fit a new model."),
     )
-    found: dict[int, tuple[str, int | str]] = {}  # the class of each node, and the row of its label
+    labels: dict[int, tuple[str, int | str]] = {}  # the class of each node, and the row of its label
     for row, cells in table:
         names = [as_text(cells[column]) for column in columns]
         for name, column, (known, rule, remedy) in zip(names, columns, rules, strict=True):
@@ -262,10 +265,10 @@ def read_label_file(path: str | Path, ids: Sequence[str], classes: Sequence[str]
             if known is not None and name not in known:
                 raise table.error(row, column, rule, repr(name), suggestion(name, list(known), remedy))
         node, label = names
-        before, row_before = found.setdefault(numbers[node], (label, row))
+        before, row_before = labels.setdefault(numbers[node], (label, row))
         if before != label:
             value = f"{label!r} after {before!r} in {table.unit} {row_before}"
             raise table.error(row, columns[1], f"give the node {node!r} one label", value, "Remove one.")
-    if not found:
+    if not labels:
         raise table.empty_error("label", "Write lines such as a,red.")
-    return {node: label for node, (label, _) in found.items()}
+    return {node: label for node, (label, _) in labels.items()}

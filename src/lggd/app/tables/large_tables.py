@@ -28,7 +28,7 @@ from lggd.app.tables.nodes import (
     sorted_classes,
 )
 from lggd.app.tables.row_files import ArrayFile
-from lggd.app.tables.table import import_arrow, write_parquet
+from lggd.app.tables.table import as_text, import_arrow, write_parquet
 from lggd.errors import DiskFullError, InputError
 from lggd.progress import Callback, Progress
 
@@ -43,8 +43,9 @@ Array = NDArray[Any]
 class LargeEdges:
     """A table of edges and its columns; weights above 1 are an error unless `unbounded`."""
 
-    def __init__(self, files: Files, format: EdgeFormat, *, unbounded: bool) -> None:
-        self.source = LargeTable.open(files, partial(read_edge_table, format=format, most_lines=LINES_DECIDING))
+    def __init__(self, files: Files, format: EdgeFormat, nodes: LargeNodes | None, *, unbounded: bool) -> None:
+        read = partial(read_edge_table, format=format, known=nodes, max_lines=LINES_DECIDING)
+        self.source = LargeTable.open(files, read)
         self.columns, self.unbounded = find_columns(self.source.table, format), unbounded
         self.is_weighted = self.columns.value is not None
 
@@ -95,8 +96,13 @@ class LargeEdges:
         )
         edges = f"SELECT *, {ends[0]} AS e0, {ends[1]} AS e1{number} FROM {source.sql}"
         query = f"SELECT {checked} AS c0, e1 AS c1{', value AS c2' if value else ''} FROM ({edges})"
+        attempt = path.with_name(f"{source.kinds[first]}-{integers}.parquet")
         try:
-            return database.copy(query, path, source.place) > 0
+            # Of a query that fails, DuckDB deletes the file, possibly later: each has one of its own.
+            if not database.copy(query, attempt, source.place):
+                return False
+            attempt.replace(path)
+            return True
         except DiskFullError:
             raise
         except InputError:
@@ -162,17 +168,20 @@ class LargeNodes:
         self.columns, self.unlabelled = find_node_columns(self.source.table, **self.options), unlabelled
         self.feature_names = [names[k] for k in self.columns.features]
 
-    def read(self, database: Database, folder: Path, *, integers: bool, report: Callback) -> dict[str, Any]:
+    def __contains__(self, name: object) -> bool:
+        return any(as_text(cells[self.columns.ids]) == name for _, cells in self.source.rows())
+
+    def read(self, database: Database, folder: Path, report: Callback) -> dict[str, Any]:
         """Writes `ids.parquet`, `x.npy` and `y.npy` in the order of the table; returns facts about them."""
         try:
-            facts = self._read_plain(database, folder, integers, report)
+            facts = self._read_plain(database, folder, report)
         except DiskFullError:
             raise
         except InputError:  # the reader of rows tells which, unless it can read it
             facts = None
-        return self._read_rows(folder, integers) if facts is None else facts
+        return self._read_rows(folder) if facts is None else facts
 
-    def _read_plain(self, database: Database, folder: Path, integers: bool, report: Callback) -> dict[str, Any] | None:
+    def _read_plain(self, database: Database, folder: Path, report: Callback) -> dict[str, Any] | None:
         """Facts about the nodes, or None if the reader of rows is needed."""
         source, columns = self.source, self.columns
         if any(map(is_split_name, self.feature_names)):
@@ -192,7 +201,6 @@ class LargeNodes:
             return None
         if columns.features and not self._write_features(database, folder / "x.npy", facts["nodes"], report):
             return None
-        facts["integers"] = integers and facts["integers"]
         cell = number if facts["integers"] else ids
         database.copy(f"SELECT {cell} AS id FROM {source.sql}", folder / "ids.parquet", source.place, ordered=True)
         facts |= {"classes": [], "feature_names": self.feature_names, "notes": list(source.table.notes)}
@@ -240,12 +248,12 @@ class LargeNodes:
         file.close()
         return True
 
-    def _read_rows(self, folder: Path, integers: bool) -> dict[str, Any]:
+    def _read_rows(self, folder: Path) -> dict[str, Any]:
         """The same by `read_node_file`, in memory."""
         table = read_node_file(self.source.rows(), unlabelled=self.unlabelled, **self.options)
         ids = table.ids
         numbers = [int(name) for name in ids if name.lstrip("-").isdecimal()]
-        integers = integers and [str(number) for number in numbers] == ids and max(map(abs, numbers)) < 2**63
+        integers = [str(number) for number in numbers] == ids and max(map(abs, numbers)) < 2**63
         write_parquet(folder / "ids.parquet", numbers if integers else ids)
         if table.feature_names:
             np.save(folder / "x.npy", table.x)

@@ -20,7 +20,7 @@ from lggd.validation import check_name, listed
 # Cells that are treated as missing values of a feature, in any case.
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 # A column of text with more different values than this, or only different ones in more rows than this, is no category.
-MOST_CATEGORIES, ROWS_ALL_DIFFERENT = 50, 10
+MAX_CATEGORIES, MAX_DIFFERENT = 50, 10
 DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}( .*)?|\d{1,2}:\d{2}(:\d{2})?"
 )
@@ -28,7 +28,7 @@ LARGEST = "3.4e38"
 
 
 class Missing(StrEnum):
-    """What becomes of missing values: an error, the mean of the column, or nodes that are left out."""
+    """The rule for missing values: an error, the mean of the column, or nodes that are left out."""
 
     ERROR = "error"
     MEAN = "mean"
@@ -52,7 +52,7 @@ class Encoded:
 
 
 class _OddCell(NamedTuple):
-    """A cell that is no finite number: the index of its row, its position in the file, and what it holds."""
+    """A non-finite or non-numeric cell: the index of its row, its position in the file, and its content."""
 
     row: int
     position: int | str
@@ -141,7 +141,7 @@ class FeatureReader:
         return Encoded(features[kept], names, kept, categories, fill, tuple(notes))
 
     def _problem(self, name: str, numbers: NDArray[np.float32], gap: list[_OddCell], text: list[_OddCell]) -> str:
-        """What is wrong with a column, of which some cells are missing and some are text."""
+        """The problem of a column with missing cells or text; empty if it has none."""
         if name in self.known:
             other = [odd for odd in text if as_text(odd.cell) not in self.known[name]]
             return self._place(name, other, "is no category of training", "are no categories of training")
@@ -158,8 +158,8 @@ class FeatureReader:
         if len(text) + len(gap) < len(numbers) or not (self.is_first or name in self.as_text):
             return self._place(name, text, "is no number", "are no numbers")
         values = {as_text(odd.cell) for odd in text}
-        different = len(values) == len(text) and len(text) > ROWS_ALL_DIFFERENT
-        if (len(values) > MOST_CATEGORIES or different) and name not in self.as_text:
+        different = len(values) == len(text) and len(text) > MAX_DIFFERENT
+        if (len(values) > MAX_CATEGORIES or different) and name not in self.as_text:
             how = "only different" if different else f"{len(values):,} different"
             return f"{name}: {how} texts, the first {as_text(text[0].cell)!r}"
         return ""
@@ -189,7 +189,7 @@ class FeatureReader:
         return fill
 
     def _error(self, problems: Mapping[str, str], gaps: Mapping[str, Sequence[_OddCell]]) -> InputError:
-        found = [self._place(name, gap, "is missing", "are missing") for name, gap in gaps.items()]
+        missing = [self._place(name, gap, "is missing", "are missing") for name, gap in gaps.items()]
         hints, remedies = dict[str, str](), list[str]()
         if gaps:
             hints |= {"mean": "missing='mean'", "drop": "missing='drop'"}
@@ -198,7 +198,7 @@ class FeatureReader:
             hints["ignore"] = f"ignore={list(problems)!r}"
             remedies.append("Correct these cells, or add {ignore}.")
         rule = "have numbers, or texts of few categories, in its columns of features"
-        but = "; ".join([*found, *problems.values()])
+        but = "; ".join([*missing, *problems.values()])
         return InputError(self.table.path, rule, but=but, remedy=" ".join(remedies), hints=hints)
 
 

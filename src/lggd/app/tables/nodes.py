@@ -99,8 +99,8 @@ def read_node_file(
         if not name:
             raise table.error(row, ids, "name the node", "an empty cell", "Give every node an id.")
         if name in positions:
-            found = f"{name!r}, which is in {table.unit} {positions[name]} too"
-            raise table.error(row, ids, "be a unique id", found, "Remove one.")
+            value = f"{name!r}, which is in {table.unit} {positions[name]} too"
+            raise table.error(row, ids, "be a unique id", value, "Remove one.")
         positions[name] = row
         if columns.label is not None:
             labels.append(reader.read(cells[columns.label]))

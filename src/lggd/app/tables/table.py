@@ -80,8 +80,8 @@ class Table:
         return repr(self.names[column]) if self.has_header else self.names[column]
 
     def empty_error(self, item: str, remedy: str) -> InputError:
-        found = "no rows" if self.has_header else "an empty file"
-        return InputError(self.path, f"contain at least one {item}", found, remedy)
+        value = "no rows" if self.has_header else "an empty file"
+        return InputError(self.path, f"contain at least one {item}", value, remedy)
 
 
 def read_table(
@@ -140,8 +140,8 @@ def normalized(name: str) -> str:
 
 def find_column(names: Sequence[str], known: Sequence[str]) -> int | None:
     """Returns the index of the column with the first `known` name that occurs, ignoring case and punctuation."""
-    found = [normalized(name) for name in names]
-    return next((found.index(name) for name in known if name in found), None)
+    plain = [normalized(name) for name in names]
+    return next((plain.index(name) for name in known if name in plain), None)
 
 
 def find_pair(names: Sequence[str], *known: Sequence[str]) -> tuple[int, int] | None:

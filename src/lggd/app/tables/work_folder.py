@@ -59,7 +59,7 @@ class WorkFolder:
         self.stages = state["stages"]
 
     def stage(self, name: str, run: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-        """What `run` returned for the folder of this stage, now or in the build that is resumed."""
+        """The result of `run` for the folder of this stage, now or in the build that is resumed."""
         if name not in self.stages:
             folder = self.path / name
             shutil.rmtree(folder, ignore_errors=True)
