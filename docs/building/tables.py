@@ -14,10 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from reproduction.measurements import BACKBONES, DATASETS, PUBLISHED, ROWS, Measurements, read_measurements
-
 from lggd.app.runs.methods import METHODS as KNOWN
 from lggd.app.runs.methods import build_model
+from reproduction.measurements import BACKBONES, DATASETS, PUBLISHED, ROWS, Measurements, read_measurements
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, DOCS = ROOT / "results", ROOT / "docs"

@@ -147,8 +147,8 @@ class Depth:
     Examples
     --------
     >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
-    >>> found = depth(path, candidates=[0, 1, 2])
-    >>> found.value.tolist(), found.median
+    >>> central = depth(path, candidates=[0, 1, 2])
+    >>> central.value.tolist(), central.median
     ([0.0, 1.0, 0.0], 1)
     """
 
@@ -171,7 +171,7 @@ def depth(
     candidates : node ids or mask [N], optional
         The nodes that may be the median, at the cost of one distance each; None draws 50 from the largest component.
     generator : torch.Generator, optional
-        For drawing candidates.
+        Draws the candidates; None has seed 0.
 
     Returns
     -------
@@ -184,6 +184,7 @@ def depth(
     1
     """
     if candidates is None:
+        generator = torch.Generator().manual_seed(0) if generator is None else generator
         sizes = torch.bincount(graph.components)
         members = (graph.components == sizes.argmax()).nonzero().flatten().cpu()
         chosen = members[torch.randperm(len(members), generator=generator)[:NUM_CANDIDATES]].sort().values

@@ -81,7 +81,7 @@ class InputError(ValueError):
         if self.nodes or self.hints:
             known = {**self.hints, **{str(k): str(node) for k, node in enumerate(self.nodes)}}
             # Only these placeholders: names in a file may contain braces too.
-            text = _PLACEHOLDER.sub(lambda found: known.get(found[1], found[0]), text)
+            text = _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), text)
         return f"{f'{self.context}: ' if self.context else ''}`{self.argument}` {text}"
 
     def replace(self, **changes: Any) -> Self:

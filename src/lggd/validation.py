@@ -122,8 +122,8 @@ def suggestion(name: str, known: Sequence[str], otherwise: str = "") -> str:
     same = next((other for other in known if _as_number(other) == number), None) if number else None
     compared = {other.lower(): other for other in reversed(known[:NAMES_COMPARED])}
     close = get_close_matches(name.lower(), list(compared), n=1)
-    found = same or (compared[close[0]] if close else None)
-    return f"Did you mean {found!r}?" if found else otherwise
+    closest = same or (compared[close[0]] if close else None)
+    return f"Did you mean {closest!r}?" if closest else otherwise
 
 
 def _as_number(name: str) -> str:

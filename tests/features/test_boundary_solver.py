@@ -93,7 +93,7 @@ def test_times_may_be_any_that_increase(name, data):
 
 def test_many_boundaries_are_solved_in_parts(data, fitted, monkeypatch):
     expected = fitted("five folds, all times").features(data)
-    monkeypatch.setattr(flow, "MOST_COLUMNS", 2 * CLASSES)
+    monkeypatch.setattr(flow, "MAX_COLUMNS", 2 * CLASSES)
     torch.testing.assert_close(make("five folds, all times").fit(data).features(data), expected)
 
 

@@ -55,10 +55,10 @@ def test_a_graph_without_edges_and_a_directed_one(tmp_path):
     assert lggd.Graph.open(tmp_path / "one").is_directed
 
 
-def test_row_blocks_cover_all_rows_once(folder, monkeypatch):
+def test_row_ranges_cover_all_rows_once(folder, monkeypatch):
     monkeypatch.setattr(rows, "EDGES_PER_BLOCK", 20)
     csr = lggd.Graph.open(folder).csr
-    blocks = csr.row_blocks()
+    blocks = csr.row_ranges()
     assert len(blocks) > 5
     assert [first for first, _ in blocks] == [0, *(last for _, last in blocks[:-1])]
     assert blocks[-1][1] == csr.num_nodes

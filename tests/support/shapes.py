@@ -18,12 +18,21 @@ import jaxtyping
 import torch
 from beartype.door import is_bearable
 
+from lggd.graph import Graph
+from lggd.graph.csr import CSR
+
 MODULES = (
     "graph.csr", "graph.graph", "equation", "_kernels", "solvers.adjoint", "solvers.cauchy", "solvers.dijkstra",
     "solvers.eikonal_problem", "solvers.evolution", "solvers.solution", "distances",
 )  # fmt: skip
 NAMES = {name: getattr(jaxtyping, name) for name in ("Bool", "Float", "Float64", "Int", "Int64", "Shaped")}
 SIZES = jaxtyping.Shaped[torch.Tensor, "n e"]
+
+
+@functools.cache
+def _of_size(nodes: int, edges: int) -> torch.Tensor:
+    """A tensor without memory, whose check binds n and e."""
+    return torch.empty(nodes, edges, device="meta")
 
 
 class ShapeError(AssertionError):
@@ -73,20 +82,17 @@ def checked(function: Callable[..., Any], namespace: dict[str, Any]) -> Callable
     """The function, whose arguments and result must match those annotations that have a shape."""
     shaped = {name: text for name, text in inspect.get_annotations(function).items() if "Tensor, " in str(text)}
     hints = {name: eval(text, {**namespace, **NAMES}) for name, text in shaped.items()}
-    signature = inspect.signature(function)
+    names = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        values = {**signature.bind(*args, **kwargs).arguments, "return": result}
+        values = {**dict(zip(names, args, strict=False)), **kwargs, "return": result}
         with jaxtyping.jaxtyped("context"):
-            for value in values.values():
-                graph = (
-                    getattr(value, "graph", None) or value.__dict__.get("csr") if hasattr(value, "__dict__") else None
-                )
-                for holder in (value, graph):
-                    if hasattr(holder, "num_nodes") and hasattr(holder, "num_edges"):
-                        is_bearable(torch.empty(holder.num_nodes, holder.num_edges, device="meta"), SIZES)
+            for value in args[:2]:
+                holder = getattr(value, "graph", None) or getattr(value, "__dict__", {}).get("csr", value)
+                if isinstance(holder, Graph | CSR):
+                    is_bearable(_of_size(holder.num_nodes, holder.num_edges), SIZES)
             for name, hint in hints.items():
                 if name in values and not is_bearable(values[name], hint):
                     value = values[name]

@@ -34,7 +34,7 @@ SKEWED = 8
 # Rows are sorted by length within windows of this size: rows that are close in memory stay close.
 WINDOW = 4096
 # Maximum number of terms of a weighted sum; schemes have at most four stages.
-MOST_TERMS = 4
+MAX_TERMS = 4
 
 
 def _on_device_of_state(operation: Operation) -> Operation:
@@ -42,7 +42,7 @@ def _on_device_of_state(operation: Operation) -> Operation:
 
     @wraps(operation)
     def run(field: Field, f: Tensor, *rest: Any) -> Any:
-        with torch.cuda.device_of(f):  # type: ignore[no-untyped-call]
+        with torch.cuda.device_of(f):  # type: ignore[no-untyped-call]  # not typed in torch
             return operation(field, f, *rest)
 
     return cast(Operation, run)
@@ -164,7 +164,7 @@ def _scaled_cotangent(field: Field, terms: Sequence[Tensor], coefficients: Seque
     block = 1024
     if out.numel():
         tiles.cotangent_kernel[(triton.cdiv(out.numel(), block),)](
-            *terms, *[first] * (MOST_TERMS - len(terms)), out, field.rho,
+            *terms, *[first] * (MAX_TERMS - len(terms)), out, field.rho,
             first if field.boundary_mask is None else field.boundary_mask.view(torch.uint8),
             _numbers(field.p, tuple(coefficients), first.dtype, first.device),
             out.numel(), first.shape[1], groups, first.shape[1] // groups,

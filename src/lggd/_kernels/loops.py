@@ -30,7 +30,7 @@ REDUCTIONS = {1.0: SUM, 2.0: SQUARES, np.inf: LARGEST}
 
 
 @njit(fastmath=FAST, inline="always")
-def _add_edge(reduction, p, s, fi, fj, total, largest):  # type: ignore[no-untyped-def]
+def _add_edge(reduction, p, s, fi, fj, total, largest):
     """Adds the upwind differences √w (f(i) − f(j))₊ of one edge to its row's running totals."""
     zero = fi.dtype.type(0)
     for k in range(fi.size):
@@ -48,12 +48,12 @@ def _add_edge(reduction, p, s, fi, fj, total, largest):  # type: ignore[no-untyp
 
 
 @njit(fastmath=FAST)
-def _positive_part(x):  # type: ignore[no-untyped-def]
+def _positive_part(x):
     return x if x > x - x else x - x  # the zero in x's own precision
 
 
 @njit(fastmath=FAST, inline="always")
-def _sum_four_edges(e, end, indices, root, stride, f, fi, total):  # type: ignore[no-untyped-def]
+def _sum_four_edges(e, end, indices, root, stride, f, fi, total):
     """Adds the differences for p = 1 four edges at a time, in half the time; returns the first edge left over."""
     while e + 4 <= end:
         a, b, c, d = f[indices[e]], f[indices[e + 1]], f[indices[e + 2]], f[indices[e + 3]]
@@ -68,7 +68,7 @@ def _sum_four_edges(e, end, indices, root, stride, f, fi, total):  # type: ignor
 
 
 @njit(fastmath=FAST, inline="always")
-def _reduce_row(reduction, p, i, indptr, indices, root, stride, f, total, largest):  # type: ignore[no-untyped-def]
+def _reduce_row(reduction, p, i, indptr, indices, root, stride, f, total, largest):
     groups = root.shape[1]
     width = f.shape[1] // groups
     fi = f[i]
@@ -85,7 +85,7 @@ def _reduce_row(reduction, p, i, indptr, indices, root, stride, f, total, larges
 
 
 @njit(fastmath=FAST)
-def _rescale_zeros(i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
+def _rescale_zeros(i, indptr, indices, root, stride, f, total):
     """Recomputes norms for p = 2 that are 0, scaled: squares of small differences may have underflowed."""
     two = f.dtype.type(2)
     largest, scaled = np.empty_like(total), np.empty_like(total)
@@ -98,7 +98,7 @@ def _rescale_zeros(i, indptr, indices, root, stride, f, total):  # type: ignore[
 
 
 @njit(fastmath=FAST, inline="always")
-def _norm_sum(i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
+def _norm_sum(i, indptr, indices, root, stride, f, total):
     """‖∇⁻_w f(i)‖_1 of every column."""
     groups = root.shape[1]
     width = f.shape[1] // groups
@@ -132,7 +132,7 @@ def _norm_sum(i, indptr, indices, root, stride, f, total):  # type: ignore[no-un
 
 
 @njit(fastmath=FAST, inline="always")
-def _norm_squares(i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
+def _norm_squares(i, indptr, indices, root, stride, f, total):
     """‖∇⁻_w f(i)‖_2 of every column."""
     _reduce_row(SQUARES, f.dtype.type(2), i, indptr, indices, root, stride, f, total, total)
     underflowed = False
@@ -144,7 +144,7 @@ def _norm_squares(i, indptr, indices, root, stride, f, total):  # type: ignore[n
 
 
 @njit(fastmath=FAST, inline="always")
-def _norm_powers(p, i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
+def _norm_powers(p, i, indptr, indices, root, stride, f, total):
     """‖∇⁻_w f(i)‖_p of every column; divided by the largest difference, no power overflows or underflows."""
     power = f.dtype.type(p)
     largest = np.empty_like(total)
@@ -155,7 +155,7 @@ def _norm_powers(p, i, indptr, indices, root, stride, f, total):  # type: ignore
 
 
 @njit(fastmath=FAST, inline="always")
-def _add_edge_vjp(reduction, p, s, upper, lower, a, norm, argmax, j, grad):  # type: ignore[no-untyped-def]
+def _add_edge_vjp(reduction, p, s, upper, lower, a, norm, argmax, j, grad):
     """Adds a · s · ∂‖·‖_p/∂(s (upper − lower)₊) to `grad`, for one edge."""
     zero = upper.dtype.type(0)
     for k in range(upper.size):
@@ -170,7 +170,7 @@ def _add_edge_vjp(reduction, p, s, upper, lower, a, norm, argmax, j, grad):  # t
 
 
 @njit(fastmath=FAST, inline="always")
-def _vjp_from_incoming(reduction, p, i, indptr, indices, root, stride, f, a, norms, argmax, grad):  # type: ignore[no-untyped-def]
+def _vjp_from_incoming(reduction, p, i, indptr, indices, root, stride, f, a, norms, argmax, grad):
     groups = root.shape[1]
     width = f.shape[1] // groups
     if groups == 1:
@@ -189,7 +189,7 @@ def _vjp_from_incoming(reduction, p, i, indptr, indices, root, stride, f, a, nor
 
 
 @njit(fastmath=FAST, inline="always")
-def _vjp_from_outgoing(reduction, p, i, indptr, indices, root, stride, f, a, norms, argmax, grad):  # type: ignore[no-untyped-def]
+def _vjp_from_outgoing(reduction, p, i, indptr, indices, root, stride, f, a, norms, argmax, grad):
     groups = root.shape[1]
     width = f.shape[1] // groups
     fi, ai, ni, wi = f[i], a[i], norms[i], argmax[i]
@@ -206,7 +206,7 @@ def _vjp_from_outgoing(reduction, p, i, indptr, indices, root, stride, f, a, nor
 
 
 @njit(fastmath=FAST, inline="always")
-def _vjp_sum_symmetric(i, indptr, indices, root, stride, f, a, grad):  # type: ignore[no-untyped-def]
+def _vjp_sum_symmetric(i, indptr, indices, root, stride, f, a, grad):
     """p = 1, both directions of an edge at once where they share one weight, and two edges at a time."""
     zero = f.dtype.type(0)
     fi, ai = f[i], a[i]
@@ -227,7 +227,7 @@ def _vjp_sum_symmetric(i, indptr, indices, root, stride, f, a, grad):  # type: i
 
 
 @njit(fastmath=FAST, inline="always")
-def _vjp_sum_by_column(i, indptr, indices, root, root_t, f, a, grad, grad_root):  # type: ignore[no-untyped-def]
+def _vjp_sum_by_column(i, indptr, indices, root, root_t, f, a, grad, grad_root):
     """p = 1, both directions of an edge at once where every column has its own weights; `root_t` is √w(j, i)."""
     # Without groups to look up, the columns become vector lanes again.
     zero = f.dtype.type(0)
@@ -246,7 +246,7 @@ def _vjp_sum_by_column(i, indptr, indices, root, root_t, f, a, grad, grad_root):
 
 
 @njit(fastmath=FAST, inline="always")
-def _root_vjp(reduction, p, s, upper, lower, a, norm, argmax, j):  # type: ignore[no-untyped-def]
+def _root_vjp(reduction, p, s, upper, lower, a, norm, argmax, j):
     """Σ_k a · ∂‖·‖_p/∂s for one edge, over the columns that share its weight."""
     zero = upper.dtype.type(0)
     total = zero
@@ -263,7 +263,7 @@ def _root_vjp(reduction, p, s, upper, lower, a, norm, argmax, j):  # type: ignor
 
 
 @njit(fastmath=FAST, inline="always")
-def _combine(terms, i, factors, slope, total):  # type: ignore[no-untyped-def]
+def _combine(terms, i, factors, slope, total):
     """total ← Σ_r factors[r] · terms[r][i] + factors[-1] · slope."""
     first, last, term = factors[0], factors[-1], terms[0][i]
     for k in range(total.size):
@@ -284,7 +284,7 @@ def _kernels(reduction: int) -> Kernels:
     """The loops over the rows from `first` to before `last`, compiled at their first call, then cached on disk."""
 
     @njit(parallel=True, fastmath=FAST, cache=True)
-    def norm(p, first, last, indptr, indices, root, stride, f, out):  # type: ignore[no-untyped-def]
+    def norm(p, first, last, indptr, indices, root, stride, f, out):
         for i in prange(first, last):
             if reduction == SUM:
                 _norm_sum(i, indptr, indices, root, stride, f, out[i])
@@ -296,7 +296,7 @@ def _kernels(reduction: int) -> Kernels:
                 _reduce_row(LARGEST, p, i, indptr, indices, root, stride, f, out[i], out[i])
 
     @njit(parallel=True, fastmath=FAST, cache=True)
-    def stage(p, first, last, indptr, indices, root, stride, rho, boundary_mask, y, terms, targets, factors):  # type: ignore[no-untyped-def]
+    def stage(p, first, last, indptr, indices, root, stride, rho, boundary_mask, y, terms, targets, factors):
         columns, groups = y.shape[1], rho.shape[1]
         width = columns // groups
         one, zero = y.dtype.type(1), y.dtype.type(0)
@@ -328,7 +328,7 @@ def _kernels(reduction: int) -> Kernels:
                         target[k] = total[k]
 
     @njit(parallel=True, fastmath=FAST, cache=True)
-    def vjp(  # type: ignore[no-untyped-def]
+    def vjp(
         p, first, last, indptr, indices, root, stride, indptr_t, indices_t, root_t,
         f, a, norms, argmax, grad, grad_root, one_pass, symmetric,
     ):  # fmt: skip
@@ -367,7 +367,7 @@ KERNELS = {reduction: _kernels(reduction) for reduction in (SUM, SQUARES, POWERS
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)
-def find_largest(first, last, indptr, indices, root, stride, f, norms, argmax):  # type: ignore[no-untyped-def]
+def find_largest(first, last, indptr, indices, root, stride, f, norms, argmax):
     """The largest upwind difference of each row and its neighbour: the first of equals, -1 where none is positive."""
     columns = f.shape[1]
     width = columns // root.shape[1]

@@ -28,12 +28,12 @@ Result = TypeVar("Result")
 
 CPU = torch.device("cpu")
 # Below this many nodes a column of the state fits into cache and the order does not matter.
-SMALLEST_WORTH_ORDERING = 50_000
+MIN_ORDERED_NODES = 50_000
 # Reordering reads the edges about this many times, and does not pay off for solves that read them less often.
-PASSES_WORTH_ORDERING = 4
+MIN_ORDERED_PASSES = 4
 # Mean distance between neighbours in memory, as a fraction of N: 1/3 in a random order, below 1/100 in a good one.
 SCATTERED = 0.05
-# What becomes of several weights of one edge; a mean is divided by their number.
+# How the weights of duplicate edges combine; a mean is divided by their number.
 REDUCTIONS: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum, "sum": np.add, "mean": np.add}
 
 # Multiplications below which waking a second thread takes longer than the work itself.
@@ -41,7 +41,7 @@ MIN_PARALLEL_WORK = 50_000
 
 
 def run_parallel_if_worthwhile(work: int, loop: Callable[..., Result], *arguments: Any) -> Result:
-    """Calls `loop(*arguments)`, which does `work` multiplications, on one thread where that is faster."""
+    """Calls `loop(*arguments)`, of `work` multiplications, on one thread where waking others takes longer."""
     threads = numba.get_num_threads()
     if threads == 1 or work >= MIN_PARALLEL_WORK:
         return loop(*arguments)
@@ -80,7 +80,7 @@ class CSR:
     def num_edges(self) -> int:
         return self.indices.numel()
 
-    def row_blocks(self) -> list[tuple[int, int]]:
+    def row_ranges(self) -> list[tuple[int, int]]:
         """Ranges of rows to work through in turn: all rows, or on disk as many as have `EDGES_PER_BLOCK` edges."""
         if self.mapped is None or self.num_edges <= EDGES_PER_BLOCK:
             return [(0, self.num_nodes)]
@@ -90,8 +90,8 @@ class CSR:
         return list(itertools.pairwise([0, *rows[:-1], self.num_nodes]))
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """`row_blocks`; those of a graph on disk leave memory when they are done."""
-        blocks = self.row_blocks()
+        """`row_ranges`; those of a graph on disk leave memory when they are done."""
+        blocks = self.row_ranges()
         for first, last in blocks:
             yield first, last
             if self.mapped is not None and len(blocks) > 1:
@@ -248,27 +248,27 @@ class Layout:
         return None if position is None else inverse(position)
 
     def for_passes(self, passes: int) -> Layout:
-        """This layout, or a better one of the same graph if that pays off for work that reads all edges so often."""
-        large = self.csr.indptr.device.type == "cpu" and self.csr.num_nodes >= SMALLEST_WORTH_ORDERING
+        """This layout, or a reordered one if `passes` over all edges repay the reordering."""
+        large = self.csr.indptr.device.type == "cpu" and self.csr.num_nodes >= MIN_ORDERED_NODES
         if not large or self.order is not None:
             return self
         # Once there is a better one, it is used for all work.
-        return self._reordered if passes >= PASSES_WORTH_ORDERING or "_reordered" in self.__dict__ else self
+        return self._reordered if passes >= MIN_ORDERED_PASSES or "_reordered" in self.__dict__ else self
 
     @cached_property
     def _reordered(self) -> Layout:
-        if gaps(self.csr, most=100_000)[0] <= SCATTERED:
+        if gaps(self.csr, max_edges=100_000)[0] <= SCATTERED:
             return self
         nodes = reverse_cuthill_mckee(self.csr.to_scipy(), symmetric_mode=self.csr.symmetric)
         order = torch.from_numpy(nodes.astype(np.int64))
         return Layout(self.csr.permuted(order)[0], order)
 
 
-def gaps(csr: CSR, rank: NDArray[Any] | None = None, most: int = 1_000_000) -> tuple[float, float]:
-    """Mean of |i - j| / N and of log2(1 + |i - j|) over edges, at most so many; i and j are rows, or their `rank`."""
+def gaps(csr: CSR, rank: NDArray[Any] | None = None, max_edges: int = 1_000_000) -> tuple[float, float]:
+    """Means of |i - j| / N and log2(1 + |i - j|) over at most `max_edges` edges; i and j are rows, or their `rank`."""
     if csr.num_edges == 0:
         return 0.0, 0.0
-    sample = np.linspace(0, csr.num_edges - 1, min(csr.num_edges, most)).astype(np.int64)
+    sample = np.linspace(0, csr.num_edges - 1, min(csr.num_edges, max_edges)).astype(np.int64)
     rows = np.searchsorted(csr.indptr.numpy(), sample, side="right") - 1
     columns = csr.indices.numpy()[sample].astype(np.int64)
     if rank is not None:
@@ -298,7 +298,7 @@ def _index_type(count: int) -> type[np.signedinteger[Any]]:
 
 
 def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_nodes: int, rule: str) -> CSR:
-    """The CSR of an edge list. Duplicates become one edge; `rule` is what becomes of their weights, by `REDUCTIONS`."""
+    """The CSR of an edge list. `rule` says how weights of duplicate edges combine: a key of `REDUCTIONS`."""
     indptr, position = sort_edges(rows, columns, num_nodes)
     rows, columns = rows[position], columns[position]
     first = np.ones(len(rows), bool)
@@ -329,7 +329,7 @@ def connected_components(csr: CSR) -> Int64[Tensor, " n"]:
 
 
 @njit(cache=True, inline="always")
-def _root(parent, i):  # type: ignore[no-untyped-def]
+def _root(parent, i):
     """The first node of the set of i; halves the path to it."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]
@@ -338,7 +338,7 @@ def _root(parent, i):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _join(first, last, indptr, indices, parent):  # type: ignore[no-untyped-def]
+def _join(first, last, indptr, indices, parent):
     """Joins the sets of both ends of every edge; the smaller root stays one, so that a root is the first of its set."""
     for i in range(first, last):
         a = _root(parent, i)
@@ -354,7 +354,7 @@ def _join(first, last, indptr, indices, parent):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _number(parent):  # type: ignore[no-untyped-def]
+def _number(parent):
     """Numbers the sets in the order of their roots, in place."""
     count = 0
     for i in range(parent.size):

@@ -169,7 +169,7 @@ def _checked_symmetric(csr: CSR) -> CSR:
 
 def _read_pairs(edges: ArrayLike | Tensor | Iterable[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     listed = isinstance(edges, (list, tuple, Iterator, Set))
-    array = as_array(list(edges) if listed else edges, "edges")  # type: ignore[arg-type]
+    array = as_array(list(edges) if listed else edges, "edges")  # type: ignore[arg-type]  # an Iterator is listed
     if array.size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     if array.dtype.kind not in "ui":
@@ -324,7 +324,8 @@ def check_node_features(data: Any) -> Tensor:
         remedy = "LGGDClassifier() and GGD() work without node features; or use an identity matrix."
         raise InputTypeError("data.x", "be a tensor of node features [N, F]", type(x).__name__, remedy)
     x = check_features("data.x", x, data.num_nodes)
-    check_finite("data.x", x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values())  # type: ignore[no-untyped-call]
+    entries = x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values()  # type: ignore[no-untyped-call]  # not typed in torch
+    check_finite("data.x", entries)
     return x
 
 

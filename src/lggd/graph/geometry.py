@@ -24,7 +24,7 @@ ZEROS_AND_ONES = (
     "mask == 0 if you mean these, or mask == 1 if the nodes are the ones."
 )
 # Beyond this dimension a kd-tree visits most of the points, and scikit-learn's blocked products are faster.
-HIGHEST_TREE_DIMENSION = 15
+MAX_TREE_DIMENSION = 15
 
 
 def check_points(coordinates: NDArray[Any]) -> Floats:
@@ -63,7 +63,7 @@ def neighbour_edges(points: Floats, *, k: int | None, epsilon: float | None) -> 
     """Pairs `[2, E]` of nearby points, each pair at least once."""
     if (k is None) == (epsilon is None):
         raise InputError("k", "be passed if and only if epsilon is not", f"k={k} and epsilon={epsilon}", "Pass one.")
-    return _within(points, epsilon) if epsilon is not None else _nearest(points, k)  # type: ignore[arg-type]
+    return _within(points, epsilon) if epsilon is not None else _nearest(points, k)  # type: ignore[arg-type]  # not None
 
 
 def edge_lengths(points: Floats, pairs: Integers) -> Floats:
@@ -144,7 +144,7 @@ def _nearest(points: Floats, k: int) -> Integers:
     most = max(1, len(points) - 1)
     if check_int("k", k, 1) > most:
         raise InputError("k", f"be at most {most}, for {len(points)} points", k)
-    if points.shape[1] > HIGHEST_TREE_DIMENSION:
+    if points.shape[1] > MAX_TREE_DIMENSION:
         from sklearn.neighbors import NearestNeighbors
 
         # Without a query scikit-learn leaves each point out of its own neighbours.

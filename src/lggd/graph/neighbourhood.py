@@ -13,18 +13,18 @@ from lggd.graph.csr import CSR
 
 
 def sample_neighbourhood(csr: CSR, nodes: Tensor, fanouts: Sequence[int], seed: int) -> Tensor:
-    """These nodes and, hop by hop, at most `fanouts[h]` neighbours of each node found before; int64, ascending.
+    """These nodes and, hop by hop, at most `fanouts[h]` neighbours of each node reached before; int64, ascending.
 
     Neighbours are drawn without replacement. The same seed draws the same ones.
     """
     indptr, indices = csr.indptr.numpy(), csr.indices.numpy()
-    found = np.zeros(csr.num_nodes, np.bool_)
+    reached = np.zeros(csr.num_nodes, np.bool_)
     frontier = np.unique(nodes.numpy())
-    found[frontier] = True
+    reached[frontier] = True
     with csr.bounded():
         for hop, fanout in enumerate(fanouts):
-            frontier = _draw(indptr, indices, frontier, fanout, np.uint64(seed + 7919 * hop), found)
-    return torch.from_numpy(np.flatnonzero(found))
+            frontier = _draw(indptr, indices, frontier, fanout, np.uint64(seed + 7919 * hop), reached)
+    return torch.from_numpy(np.flatnonzero(reached))
 
 
 def induced_edges(csr: CSR, nodes: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -41,7 +41,7 @@ def induced_edges(csr: CSR, nodes: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 @njit(inline="always")
-def _mixed(x):  # type: ignore[no-untyped-def]
+def _mixed(x):
     """A step of SplitMix64: random bits of a counter."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -49,8 +49,8 @@ def _mixed(x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _draw(indptr, indices, frontier, fanout, seed, found):  # type: ignore[no-untyped-def]
-    """Marks neighbours of the frontier in `found`, and returns those that are new."""
+def _draw(indptr, indices, frontier, fanout, seed, reached):
+    """Marks neighbours of the frontier in `reached`, and returns those that are new."""
     new = np.empty(frontier.size * fanout, np.int64)
     count = 0
     for n in range(frontier.size):
@@ -63,15 +63,15 @@ def _draw(indptr, indices, frontier, fanout, seed, found):  # type: ignore[no-un
             other = k + np.int64(_mixed(counter) % left)
             j = neighbours[other]
             neighbours[other] = neighbours[k]
-            if not found[j]:
-                found[j] = True
+            if not reached[j]:
+                reached[j] = True
                 new[count] = j
                 count += 1
     return np.sort(new[:count])
 
 
 @njit(cache=True)
-def _list_edges(indptr, indices, nodes, place, edges, position):  # type: ignore[no-untyped-def]
+def _list_edges(indptr, indices, nodes, place, edges, position):
     """Counts the edges between nodes, and lists them where there is space for them."""
     count = 0
     for i in nodes:

@@ -154,7 +154,7 @@ class SparseMatrix:
 
     def __call__(self, x: Tensor) -> Tensor:
         """M x for `[C, B]`, or M x[q] for each q of `[Q, C, B]`."""
-        return _Product.apply(self.values, x, self)  # type: ignore[no-any-return, no-untyped-call]
+        return _Product.apply(self.values, x, self)  # type: ignore[no-any-return]  # not typed in torch
 
     def add_product(self, x: Tensor, out: Tensor) -> None:
         """out ← out + M x for `[C, B]`, in place, without autograd."""
@@ -225,7 +225,7 @@ def unit_rows(x: Tensor) -> Tensor:
     """Rows of unit length; x may be sparse."""
     if x.layout == torch.strided:
         return normalize(x)
-    x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+    x = x.to_sparse_coo().coalesce()
     rows, values = x.indices()[0], x.values()
     norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
     values = values / norm.clamp(min=1e-12)[rows]
@@ -282,7 +282,7 @@ def _sampled_product(matrix: Tensor, left: Tensor, right: Tensor) -> Tensor:
     if missing and not left.is_cuda:
         # Zeros up to the width of a vector register: without them MKL takes ten times as long.
         left, right = pad(left, (0, missing)), pad(right, (0, missing))
-    return torch.sparse.sampled_addmm(matrix, left, right.t(), beta=0.0).values()  # type: ignore[no-any-return]
+    return torch.sparse.sampled_addmm(matrix, left, right.t(), beta=0.0).values()  # type: ignore[no-any-return]  # not typed in torch
 
 
 def _side_by_side(x: Tensor) -> Tensor:
@@ -312,12 +312,12 @@ def without_sparse_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         for notice in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):
             warnings.filterwarnings("ignore", message=notice)
-        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):
             yield
 
 
 @njit(parallel=True, fastmath={"contract", "reassoc", "nsz"}, cache=True)
-def _add_product_loop(indptr, indices, values, x, out):  # type: ignore[no-untyped-def]
+def _add_product_loop(indptr, indices, values, x, out):
     # Four entries at a time: a quarter of the loads and stores of the sum, and half the time of torch's product.
     columns = x.shape[1]
     for i in prange(indptr.size - 1):

@@ -85,7 +85,7 @@ def _row_sums(csr: CSR, power: int) -> Tensor:
 
 
 @njit(parallel=True, fastmath={"contract", "reassoc", "nsz"}, cache=True)
-def _add_product(first, last, indptr, indices, weight, stride, left, right, loops, scale, x, out):  # type: ignore[no-untyped-def]
+def _add_product(first, last, indptr, indices, weight, stride, left, right, loops, scale, x, out):
     columns = x.shape[1]
     for block in prange((last - first + 63) // 64):
         total = np.empty(columns, x.dtype)

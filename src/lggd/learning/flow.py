@@ -21,7 +21,7 @@ from lggd.training.problems import StackedParameter, parameter_generators
 # On a CPU, coefficients by problem are repeated for every column up to this many bytes: that is faster.
 MAX_REPEATED_BYTES = 2**28
 # Maximum number of columns per solve: beyond some hundred, wider states save no time and take memory.
-MOST_COLUMNS = 512
+MAX_COLUMNS = 512
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class BoundarySolver:
     def distances(self, boundaries: Sequence[Tensor]) -> list[Tensor]:
         """Distances `[N, T, K]` for each boundary: int64 `[N]`, a class, or -1 where f is free."""
         _, problems, classes = self.start.shape
-        per_solve = max(1, MOST_COLUMNS // (problems * classes))
+        per_solve = max(1, MAX_COLUMNS // (problems * classes))
         solved: list[Tensor] = []
         for labels in torch.split(torch.stack(list(boundaries), 1), per_solve, 1):
             start, mask = self.start.repeat(1, labels.shape[1], 1), boundary_mask(labels, classes)

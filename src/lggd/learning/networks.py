@@ -39,11 +39,11 @@ class Activation(StrEnum):
     def function(self) -> Callable[[Tensor], Tensor]:
         """The torch function."""
         in_torch = self in (Activation.RELU, Activation.TANH)
-        return getattr(torch if in_torch else functional, self.value)  # type: ignore[no-any-return]
+        return getattr(torch if in_torch else functional, self.value)  # type: ignore[no-any-return]  # by name
 
 
 class _MLPSettings:
-    """What MLP and PropagatedMLP share."""
+    """The settings that MLP and PropagatedMLP share."""
 
     hidden: tuple[int, ...]
     dropout: float
@@ -217,8 +217,8 @@ class ModuleCopies(SeededModules):
         outputs = [self.call(q, *inputs, training=training) for q in range(len(self.modules))]
         first: Any = outputs[0]
         if not isinstance(first, Tensor) or first.dim() != 2 or len(first) != x.shape[0]:
-            found = f"shape {list(first.shape)}" if isinstance(first, Tensor) else f"a {type(first).__name__}"
-            raise InputError("initial", "return one row per node, [N, K]", found)
+            received = f"shape {list(first.shape)}" if isinstance(first, Tensor) else f"a {type(first).__name__}"
+            raise InputError("initial", "return one row per node, [N, K]", received)
         return torch.stack(outputs, 1)
 
 

@@ -90,7 +90,7 @@ def matmul_side_by_side(features: NodeFeatures, weight: Tensor) -> Tensor:
 def read_node_features(data: Any, normalize: bool, zeros: int = 0) -> StoredFeatures:
     """`data.x` with `zeros` columns of 0, sparse where most entries are 0; `normalize` scales rows to unit length."""
     x = check_node_features(data)
-    x = x.to_sparse_coo().coalesce() if mostly_zeros(x) else x  # type: ignore[no-untyped-call]
+    x = x.to_sparse_coo().coalesce() if mostly_zeros(x) else x  # type: ignore[no-untyped-call]  # not typed in torch
     x = unit_rows(x) if normalize else x
     if x.layout == torch.strided:
         return DenseFeatures(functional.pad(x, (0, zeros)))

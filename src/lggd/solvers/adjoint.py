@@ -29,7 +29,7 @@ def integrate(field: Field, plan: Plan, start: Float[Tensor, "n c"]) -> Float[Te
     """States `[T, N, C]` at the outputs of the plan; differentiable where start, ρ or √w requires a gradient."""
     inputs = (start, field.rho, field.root_weight)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
-        return EvolveFunction.apply(*inputs, field, plan)  # type: ignore[no-any-return, no-untyped-call]
+        return EvolveFunction.apply(*inputs, field, plan)  # type: ignore[no-any-return, no-untyped-call]  # not typed in torch
     return run(field.detached(), plan, start.detach())
 
 

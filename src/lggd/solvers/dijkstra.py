@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float64
 
 # Beyond this ratio of the longest to the shortest edge most buckets would be empty, and a heap is faster.
-WIDEST_RANGE = 64
+MAX_LENGTH_RATIO = 64
 NONE = -1
 # A front is a 4-ary indexed heap: keys and nodes side by side. `place[node]` is the node's position in the heap, FAR
 # before it enters and FINAL once it has left. The three keys behind the last entry are always infinite (PADDING), so
@@ -66,7 +66,7 @@ def shortest(problem: EikonalProblem) -> Float64[Tensor, "n k"]:
 
     def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> None:
         low, high = shortest * slowness.min(), longest * slowness.max()
-        if high <= WIDEST_RANGE * low:
+        if high <= MAX_LENGTH_RATIO * low:
             # Slightly narrower than the shortest edge, so that rounding cannot put both its ends into one bucket.
             width = 0.999 * low
             loops.with_buckets(indptr, indices, length, stride, starts, slowness, width, int(high / width) + 2, u)
@@ -83,7 +83,7 @@ def hops(problem: EikonalProblem) -> Float64[Tensor, "n k"]:
 
 
 @njit(nogil=True, cache=True)
-def _breadth_first(indptr, indices, starts, u):  # type: ignore[no-untyped-def]
+def _breadth_first(indptr, indices, starts, u):
     seen = np.zeros(u.size, np.uint8)  # one byte per node stays in cache where u does not
     queue = np.empty(u.size, np.int32)
     queue[: starts.size] = starts
@@ -108,7 +108,7 @@ def _breadth_first(indptr, indices, starts, u):  # type: ignore[no-untyped-def]
 
 
 @njit
-def fill(keys, nodes, place, starts):  # type: ignore[no-untyped-def]
+def fill(keys, nodes, place, starts):
     """Builds a heap of the nodes `starts`, all with key 0, and returns its size."""
     for n in range(starts.size):
         keys[n] = 0.0
@@ -119,7 +119,7 @@ def fill(keys, nodes, place, starts):  # type: ignore[no-untyped-def]
 
 
 @njit
-def sift_up(keys, nodes, place, at, key, node):  # type: ignore[no-untyped-def]
+def sift_up(keys, nodes, place, at, key, node):
     """Moves (key, node) from the empty position `at` up to its place."""
     while at > 0:
         parent = (at - 1) >> 2
@@ -135,7 +135,7 @@ def sift_up(keys, nodes, place, at, key, node):  # type: ignore[no-untyped-def]
 
 
 @njit
-def drop_first(keys, nodes, place, size):  # type: ignore[no-untyped-def]
+def drop_first(keys, nodes, place, size):
     """Removes the first of `size + 1` entries.
 
     The empty position moves to the bottom before the last entry fills it, which nearly always belongs there.
@@ -165,7 +165,7 @@ class CompiledDijkstra(NamedTuple):
 
 
 @njit(inline="always")
-def _length(from_weights, value):  # type: ignore[no-untyped-def]
+def _length(from_weights, value):
     return 1.0 / np.sqrt(np.float64(value)) if from_weights else value
 
 
@@ -178,7 +178,7 @@ def compiled(from_weights: bool) -> CompiledDijkstra:
     """
 
     @njit(nogil=True, cache=True)
-    def with_heap(indptr, indices, length, stride, starts, slowness, u):  # type: ignore[no-untyped-def]
+    def with_heap(indptr, indices, length, stride, starts, slowness, u):
         place = np.full(u.size, FAR, np.int32)
         keys, nodes = np.empty(u.size + PADDING + 1), np.empty(u.size, np.int32)
         varies = 1 if slowness.size > 1 else 0
@@ -203,7 +203,7 @@ def compiled(from_weights: bool) -> CompiledDijkstra:
                     sift_up(keys, nodes, place, at, t, j)
 
     @njit(nogil=True, cache=True)
-    def with_buckets(indptr, indices, length, stride, starts, slowness, width, count, u):  # type: ignore[no-untyped-def]
+    def with_buckets(indptr, indices, length, stride, starts, slowness, width, count, u):
         """Nodes are queued in buckets by value, each narrower than the shortest edge: within one no node can improve
         another, so they may be removed in any order. Buckets are reused cyclically, because no node is queued more than
         `count` of them ahead.

@@ -52,9 +52,7 @@ class FastIterative:
 
 
 @njit(nogil=True, cache=True)
-def _sweep(  # type: ignore[no-untyped-def]
-    p, tolerance, max_sweeps, indptr, indices, stride, row_ptr, row_indices, row_weight, starts, slowness, u
-):
+def _sweep(p, tolerance, max_sweeps, indptr, indices, stride, row_ptr, row_indices, row_weight, starts, slowness, u):
     """Relaxes until the queue is empty and returns the number of sweeps: one more than allowed if that was exceeded."""
     idle, queued, boundary = 0, 1, 2
     state = np.full(u.size, idle, np.int32)

@@ -23,7 +23,7 @@ from lggd.solvers.solution import Solution
 SUM, SQUARES, POWERS = 1, 2, 3
 NUM_SUMS = {SUM: 2, SQUARES: 3, POWERS: 0}
 # Newton's method converges quadratically; this only bounds the loop.
-MOST_STEPS = 60
+MAX_STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class FastMarching:
 
 
 @njit(inline="always")
-def _from_sum(sums, j, s, ui, slowness):  # type: ignore[no-untyped-def]
+def _from_sum(sums, j, s, ui, slowness):
     """p = 1: Σ s(t − u) = 1/ρ over the final neighbours, so t = (1/ρ + Σ s·u) / Σ s."""
     sums[j, 0] += s
     sums[j, 1] += s * ui
@@ -58,7 +58,7 @@ def _from_sum(sums, j, s, ui, slowness):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _from_squares(sums, j, w, ui, slowness):  # type: ignore[no-untyped-def]
+def _from_squares(sums, j, w, ui, slowness):
     """p = 2: Σ w(t − u)² = 1/ρ², so t = mean + √((1/ρ² − S)/Σw), with mean = Σ w·u / Σw and S = Σ w(u − mean)².
 
     S grows by a product of non-negative factors (Chan, Golub and LeVeque), which keeps its relative error at a few
@@ -73,13 +73,13 @@ def _from_squares(sums, j, w, ui, slowness):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_only):  # type: ignore[no-untyped-def]
+def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_only):
     """The t with ‖√w(i,·)(t − u)₊‖_p = 1/ρ(i), given the values u of the neighbours, from any t at or above it.
 
     The norm is convex in t, so Newton's method decreases monotonically. With `final_only`, only neighbours that have
     left the front count.
     """
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         largest = 0.0
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
@@ -112,7 +112,7 @@ def compiled(mode: int) -> Callable[..., None]:
     num_sums = NUM_SUMS[mode]
 
     @njit(nogil=True, cache=True)
-    def march(p, indptr, indices, weight, stride, row_ptr, row_indices, row_weight, starts, slowness, u):  # type: ignore[no-untyped-def]
+    def march(p, indptr, indices, weight, stride, row_ptr, row_indices, row_weight, starts, slowness, u):
         place = np.full(u.size, FAR, np.int32)
         sums = np.zeros((u.size, num_sums))
         # The front is far smaller than the graph: only as much of this memory is ever touched.

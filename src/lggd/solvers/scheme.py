@@ -103,8 +103,8 @@ class SSPRK3(FixedStep):
     --------
     >>> import lggd, torch
     >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
-    >>> found = lggd.evolve(path, [0], start=torch.full((3,), 5.0), times=[9.0], scheme=SSPRK3())
-    >>> found.statistics.evaluations == 3 * found.statistics.steps  # three stages per step
+    >>> solution = lggd.evolve(path, [0], start=torch.full((3,), 5.0), times=[9.0], scheme=SSPRK3())
+    >>> solution.statistics.evaluations == 3 * solution.statistics.steps  # three stages per step
     True
     """
 
@@ -125,8 +125,8 @@ class RK4(FixedStep):
     --------
     >>> import lggd, torch
     >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
-    >>> found = lggd.evolve(path, [0], start=torch.full((3,), 5.0), times=[9.0], scheme=RK4(step=0.1))
-    >>> found.statistics.step, found.statistics.steps
+    >>> solution = lggd.evolve(path, [0], start=torch.full((3,), 5.0), times=[9.0], scheme=RK4(step=0.1))
+    >>> solution.statistics.step, solution.statistics.steps
     (0.1, 90)
     """
 

@@ -171,7 +171,7 @@ def test_truth_values_are_numbers_and_columns_can_be_ignored(tmp_path):
 
 
 def test_neighbours_are_brought_together_with_all_that_belongs_to_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(building, "SMALLEST_WORTH_ORDERING", 1)
+    monkeypatch.setattr(building, "MIN_ORDERED_NODES", 1)
     random = np.random.default_rng(0)
     name = random.permutation(400)
     edges = pd.DataFrame({"source": name[:-1], "target": name[1:], "weight": (1 + np.arange(399)) / 400})

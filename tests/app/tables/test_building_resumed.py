@@ -64,7 +64,7 @@ def moments(tables):
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(building, "SMALLEST_WORTH_ORDERING", 1)
+        patch.setattr(building, "MIN_ORDERED_NODES", 1)
         patch.setattr(work_folder.WorkFolder, "stage", run)
         patch.setattr(StoredGraphWriter, "finish", lambda *a, **b: (keep(("finish", "before")), finish(*a, **b)))
         built(tables)
@@ -80,7 +80,7 @@ def moments(tables):
 def test_an_interrupted_build_is_resumed_with_the_same_bytes(tables, moments, monkeypatch, victim, when):
     found, files = moments
     shutil.copytree(found[victim, when], tables, dirs_exist_ok=True)
-    monkeypatch.setattr(building, "SMALLEST_WORTH_ORDERING", 1)
+    monkeypatch.setattr(building, "MIN_ORDERED_NODES", 1)
     with pytest.raises(InputError, match="must be the folder of a graph"):
         lggd.Graph.open(tables / "graph")
     done = set()

@@ -24,7 +24,7 @@ from lggd.app.tables.row_files import EDGES_AT_ONCE, ArrayFile, RowFiles, count_
 from lggd.app.tables.table import parquet_column, write_parquet
 from lggd.app.tables.work_folder import WorkFolder
 from lggd.errors import DiskFullError, InputError
-from lggd.graph.csr import SCATTERED, SMALLEST_WORTH_ORDERING, gaps, inverse
+from lggd.graph.csr import MIN_ORDERED_NODES, SCATTERED, gaps, inverse
 from lggd.graph.stored_graph import MANIFEST, StoredGraphWriter, writing_graph
 from lggd.progress import Callback, Progress
 from lggd.validation import check_name
@@ -307,7 +307,7 @@ class _Build:
         csr = RowFiles(self.work.path / "rows").open(symmetric=not self.directed)
         before = gaps(csr)
         facts: dict[str, Any] = {"changed": False, "order": str(self.order), "gap": before[0], "log_gap": before[1]}
-        if self.order == NodeOrder.GIVEN or csr.num_nodes < SMALLEST_WORTH_ORDERING or before[0] <= SCATTERED:
+        if self.order == NodeOrder.GIVEN or csr.num_nodes < MIN_ORDERED_NODES or before[0] <= SCATTERED:
             return facts
         order = neighbour_order(csr, partial(self._tell, "ordering nodes"))
         after = gaps(csr, inverse(torch.from_numpy(order)).numpy())
