@@ -42,11 +42,11 @@ COMMANDS = (
 IN_WHEEL = (
     "lggd/app/report/page/page.js",
     "lggd/app/studio/static/studio.html",
-    "lggd/app/comparison/configs/rows/lggd.toml",
 )
 IN_SDIST = (
     "src/lggd/__init__.py",
     "tests/conftest.py",
+    "reproduction/configs/rows/lggd.toml",
     "examples/plot_digits.py",
     "docs/getting_started.ipynb",
     "LICENSE",

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lggd.paper.measurements import BACKBONES, DATASETS, PUBLISHED, ROWS, Measurements, read_measurements
-
 from lggd.app.runs.methods import METHODS as KNOWN
 from lggd.app.runs.methods import build_model
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+from reproduction.measurements import BACKBONES, DATASETS, PUBLISHED, ROWS, Measurements, read_measurements  # noqa: E402
+
 RESULTS, DOCS = ROOT / "results", ROOT / "docs"
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
 
