@@ -1,4 +1,4 @@
-"""Draws src/lggd/paper/dragon.png, the silhouette of a dragon: a shape with strongly curved geodesics."""
+"""Draws reproduction/dragon.png, the silhouette of a dragon: a shape with strongly curved geodesics."""
 
 from __future__ import annotations
 
@@ -139,4 +139,4 @@ if __name__ == "__main__":
     from PIL import Image
 
     image = Image.fromarray(np.where(dragon(), 0, 255).astype(np.uint8)).convert("1")
-    image.save(Path(__file__).parents[1] / "src" / "lggd" / "paper" / "dragon.png", optimize=True)
+    image.save(Path(__file__).parents[1] / "reproduction" / "dragon.png", optimize=True)

@@ -7,15 +7,15 @@ coil, and steepest descent on the distance is the shortest way to the tail: it n
 """
 
 import math
-from importlib.resources import files
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 import lggd
 
-with files("lggd.paper").joinpath("dragon.png").open("rb") as file:
-    inside = plt.imread(file).round() < 0.5  # bool [400, 600]
+dragon = Path(__file__).parents[1] / "reproduction" / "dragon.png"
+inside = plt.imread(dragon).round() < 0.5  # bool [400, 600]
 graph = lggd.Graph.from_grid(inside, connectivity=8)
 pixels = np.argwhere(inside)  # the row and column of each node
 whisker = int(pixels[:, 1].argmin())

@@ -21,6 +21,7 @@ from typing import Any
 
 import optuna
 import torch
+from filelock import FileLock
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -262,7 +263,7 @@ def _searches(config: SearchConfig, row: Row, datasets: Sequence[str]) -> list[S
         )  # fmt: skip
         search = Search(
             study, row, dataset, space, first, partial(_validation_accuracies, config, row, dataset), config.trials,
-            _check_about(study, about), config.batch_size,
+            _check_about(study, about), FileLock(config.file(row).with_suffix(".lock")), config.batch_size,
         )  # fmt: skip
         searches.append(search)
     return searches
@@ -270,7 +271,7 @@ def _searches(config: SearchConfig, row: Row, datasets: Sequence[str]) -> list[S
 
 def _open(path: Path, grace: int) -> RDBStorage:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings():
+    with FileLock(path.with_suffix(".lock")), warnings.catch_warnings():  # only one process creates the tables
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return RDBStorage(
             f"sqlite:///{path.resolve()}", engine_kwargs={"connect_args": {"timeout": 60}},
@@ -310,6 +311,7 @@ class Search:
     evaluate: Evaluate
     trials: int
     about: Mapping[str, Any]
+    lock: FileLock  # held while a trial is claimed, so that processes run none too many
     batch: int | None = None
 
     def counted(self) -> list[FrozenTrial]:
@@ -323,7 +325,16 @@ class Search:
 
     def step(self) -> bool:
         """Runs one trial; returns whether there was one to run."""
-        optuna.storages.fail_stale_trials(self.study)
+        self.lock.acquire()
+        try:
+            return self._step()
+        finally:
+            self.lock.release()
+
+    def _step(self) -> bool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            optuna.storages.fail_stale_trials(self.study)
         trials = self._trials()
         if sum(_ended(trial) or trial.state is TrialState.RUNNING for trial in trials) >= self.trials:
             return False
@@ -332,7 +343,8 @@ class Search:
         seed = hashlib.sha256(f"{self.about['seed']}/{self.study.study_name}/{len(trials)}".encode()).digest()
         self.study.sampler = optuna.samplers.TPESampler(seed=int.from_bytes(seed[:4], "big"))
         self.study.optimize(self._objective, n_trials=1, catch=FAILURES)
-        gc.collect()
+        if self._trials()[-1].state is TrialState.FAIL:
+            gc.collect()  # what the failed trial has left may be too much for the next one
         return True
 
     def choice(self) -> Choice:
@@ -356,6 +368,7 @@ class Search:
         """Returns the mean validation accuracy over the splits. Test labels are hidden."""
         for path, values in self.space.items():
             values.suggest(trial, path)
+        self.lock.release()
         complete = (other for other in self._trials() if other.state is TrialState.COMPLETE)
         same = next((other for other in complete if other.params == trial.params), None)
         if same is not None:  # small search spaces repeat settings

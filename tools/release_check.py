@@ -47,6 +47,7 @@ NOT_IN_WHEEL = re.compile(r"configs/|reproduction/|tests/|benchmarks/")
 IN_SDIST = (
     "src/lggd/__init__.py",
     "tests/conftest.py",
+    "reproduction/configs/rows/lggd.toml",
     "examples/plot_digits.py",
     "docs/getting_started.ipynb",
     "LICENSE",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,8 @@ from lggd.app.runs.methods import build_model
 from reproduction.measurements import BACKBONES, DATASETS, PUBLISHED, ROWS, Measurements, read_measurements
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
 RESULTS, DOCS = ROOT / "results", ROOT / "docs"
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
 

@@ -71,7 +71,7 @@ def test_the_first_trial_has_the_default_settings(tmp_path, monkeypatch):
 
 def test_steps_give_round_numbers(tmp_path, monkeypatch):
     calls = replace_training(monkeypatch, lambda settings, split: 1.0)
-    search(tmp_path, trials=12)
+    search(tmp_path, trials=8)
     assert {one["settings"]["backbone__dropout"] for one in calls} <= {number / 10 for number in range(1, 10)}
 
 
@@ -88,10 +88,10 @@ def test_a_search_is_reproducible(tmp_path, monkeypatch):
         monkeypatch, lambda settings, split: 100 * settings["backbone__dropout"] - settings["backbone__hidden"]
     )
     for name in ("one", "two"):
-        search(tmp_path / name, trials=12)
-    assert calls[:12] == calls[12:]
+        search(tmp_path / name, trials=8)
+    assert calls[:8] == calls[8:]
     search(tmp_path / "three", trials=12, seed=1)
-    assert [one["settings"] for one in calls[25:]] != [one["settings"] for one in calls[1:12]]
+    assert [one["settings"] for one in calls[17:]] != [one["settings"] for one in calls[1:8]]
 
 
 def test_more_trials_continue_and_fewer_are_the_first(tmp_path, monkeypatch):
@@ -172,7 +172,7 @@ def test_poor_trials_are_pruned_between_batches_of_splits(tmp_path, monkeypatch)
 
 def test_without_batches_nothing_is_pruned(tmp_path, monkeypatch):
     replace_training(monkeypatch, lambda settings, split: 100 * settings["backbone__dropout"])
-    assert search(tmp_path, trials=12)[0].pruned == 0
+    assert search(tmp_path, trials=8)[0].pruned == 0
 
 
 @pytest.mark.parametrize(("changes", "argument"), [({"splits": 2}, "splits"), ({"seed": 1}, "seed")])
@@ -361,8 +361,8 @@ def log_of(folder: Path, name: str) -> list[float]:
 
 
 def test_two_processes_share_a_study_and_run_no_trial_too_many(tmp_path):
-    trials = 14
-    both = [worker(tmp_path, name, 0.05, trials) for name in ("one", "two")]
+    trials = 8
+    both = [worker(tmp_path, name, 0.5, trials) for name in ("one", "two")]
     start(tmp_path, "one", "two")
     printed = [process.communicate(timeout=TIMEOUT)[0] for process in both]
     assert printed == [f"{trials}\n"] * 2

@@ -41,7 +41,7 @@ def get_params(choice: Any, deep: bool = True) -> dict[str, Any]:
     >>> import lggd
     >>> params = get_params(lggd.MeanReadout())
     >>> params["readouts__0__optimization__epochs"], params["readouts__1"]
-    (2000, NearestClass())
+    (5000, NearestClass())
     """
     params: dict[str, Any] = {}
     for name, value in _parts(choice).items():

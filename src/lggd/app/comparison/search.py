@@ -93,7 +93,8 @@ def choose_settings(
             except FAILURES as error:
                 reason = reason or f"{type(error).__name__}: {error}"
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
-            release_memory()
+            if key not in known:
+                release_memory()  # after the except clause, so that the traceback keeps no tensors alive
     finally:
         optuna.logging.set_verbosity(level)
     if not known:
