@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, column
 from lggd._system.files import describe_file, replacing_folder, save_tensors
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import NodeClassifier, storage
-from lggd.estimator.inputs import LabelConflictError, LastLabelError
 from lggd.estimator.settings import from_plain, to_plain
+from lggd.inputs.labels import LabelConflictError, LastLabelError
 from lggd.models.classifier import LGGDClassifier
 from lggd.progress import Callback
 from lggd.samples import (

@@ -13,7 +13,7 @@ from lggd import EdgeAgreement, FilterKernel, Hops, InputError, KernelRidge, Lin
 from lggd.closed_form import kernel_ridge, ridge
 from lggd.closed_form.pseudo_labels import PseudoLabels
 from lggd.closed_form.ridge import ExactSystem, InducedSystem
-from lggd.estimator.inputs import Labels
+from lggd.inputs import Labels
 from support.small_data import CLASSES, blocks, changed, garbled, permuted, random, unmasked
 
 # For tests of many fits: few kernels, no search for edge weights.

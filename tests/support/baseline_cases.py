@@ -25,7 +25,7 @@ from lggd.baselines import (
     MLPClassifier,
 )
 from lggd.baselines.baseline import BaselineData, Problem
-from lggd.estimator.inputs import Labels
+from lggd.inputs import Labels
 from lggd.training.cuda_graph import WARM_UP
 from lggd.training.problems import Targets
 from support.small_data import CLASSES, blocks, changed, garbled, random, same, snapshot, splits

@@ -17,7 +17,7 @@ from lggd.closed_form.filters import Propagation
 from lggd.closed_form.kernels import Member
 from lggd.closed_form.ridge_inputs import RidgeInputs, class_agreement, filters_of
 from lggd.closed_form.selection import BY_FEATURES
-from lggd.estimator.graph_change import GraphChange
+from lggd.inputs.graph_change import GraphChange
 
 
 class GraphUpdate:

@@ -32,8 +32,8 @@ from lggd.closed_form.selection import KernelSelection, choose_settings
 from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.errors import InputError
-from lggd.estimator.graph_change import GraphChange
-from lggd.estimator.inputs import Labels, read_graph, same_inputs, stored_graph
+from lggd.inputs import Labels, NodeData
+from lggd.inputs.graph_change import GraphChange
 from lggd.progress import Callback
 from lggd.training.engine import without_prefix
 from lggd.validation import check_instance, check_int, check_real
@@ -135,18 +135,17 @@ class KernelRidge(RidgeUncertainty):
     def _held_out(self) -> float:
         return 0.0  # settings are chosen by leave-one-out
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
         self._start(nodes, labels.num_classes)
         self._drawn_seed = seed
         self._inputs = self._read_inputs(self.data_)
         self._choose(labels.train)
         self.labels_ = labels.train.clone()
 
-    def _read_inputs(self, data: Any, axes: Mapping[str, Tensor] | None = None) -> RidgeInputs | StoredInputs:
-        graph = stored_graph(data)
-        if graph is None or graph.num_edges <= MOST_EDGES_IN_MEMORY:
+    def _read_inputs(self, data: NodeData, axes: Mapping[str, Tensor] | None = None) -> RidgeInputs | StoredInputs:
+        if data.graph is None or data.graph.num_edges <= MOST_EDGES_IN_MEMORY:
             return RidgeInputs(data, self.widths, self._drawn_seed, axes)
-        return StoredInputs(read_graph(data), getattr(data, "x", None), self.widths, self._drawn_seed, axes)
+        return StoredInputs(data.undirected_graph, data.x, self.widths, self._drawn_seed, axes)
 
     def _choose(self, labels: Tensor) -> None:
         """Chooses kernels, edge weights, ridge and temperature by the leave-one-out predictions of these labels."""
@@ -192,8 +191,8 @@ class KernelRidge(RidgeUncertainty):
             after._pseudo_system = self._pseudo_system.fork()
         return after
 
-    def _probabilities(self, data: Any) -> Tensor:
-        self._check_data(data)
+    def _probabilities(self, nodes: NodeData) -> Tensor:
+        self._check_data(nodes)
         return self._proba
 
     def proba_from(self, labels: Tensor) -> Tensor:
@@ -206,8 +205,8 @@ class KernelRidge(RidgeUncertainty):
         after._solve(labels)
         return after._proba
 
-    def _check_data(self, data: Any) -> None:
-        if not same_inputs(data, self.data_):
+    def _check_data(self, nodes: NodeData) -> None:
+        if not nodes.equals(self.data_):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
 
     def leave_one_out_proba(self) -> Tensor:
@@ -222,7 +221,7 @@ class KernelRidge(RidgeUncertainty):
     def left_out_proba(self, data: Any = None) -> Tensor:
         """Return the probabilities of all nodes, those of labelled ones without their own label, float32 `[N, K]`."""
         left_out = self.leave_one_out_proba()
-        self._check_data(self.data_ if data is None else data)
+        self._check_data(self.data_ if data is None else NodeData.read(data))
         return self._proba.index_copy(0, self._system.nodes, left_out)
 
     def _set_labels(self, labels: Tensor) -> None:
@@ -242,7 +241,7 @@ class KernelRidge(RidgeUncertainty):
     def _change_graph(self, change: GraphChange) -> None:
         after = copy.copy(self)  # a change that fails changes nothing
         after._inputs = self._inputs.changed(change)
-        after.data_, after.labels_ = change.data, change.grow_labels(self.labels_)
+        after.data_, after.labels_ = change.nodes, change.grow_labels(self.labels_)
         update = GraphUpdate(self._graphs, self._edge_weights, self.members_, after._inputs, change)
         after._graphs, after._edge_weights = update.graphs, update.edge_weights
         if update.by_classes:
@@ -307,12 +306,12 @@ class KernelRidge(RidgeUncertainty):
         graph: Propagation = inputs.topology(kernels) if is_topology else inputs.graph(kernels, width, weight)
         return graph
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+    def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
         self._chosen_with, self._drawn_seed, exact = state["numbers"].tolist()
         self._exact, self._inducing_nodes = bool(exact), state["inducing"]
         self.ridge_, self.inverse_temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
-        self._inputs = self._read_inputs(data, axes)
+        self._inputs = self._read_inputs(nodes, axes)
         self._inputs.mean_cosine = float(state["mean_cosine"]) if "mean_cosine" in state else None
         names, kernels, weights = self._graph_names, self._all_kernels, state["weights"].tolist()
         members = zip(*state["members"].tolist(), weights, strict=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.ridge import RidgeSystem
-from lggd.estimator.inputs import most_confident
+from lggd.inputs.labels import confident_predictions
 from lggd.validation import check_instance, check_int, check_real
 
 # More pseudo-labels say little more, and take longer.
@@ -71,7 +71,7 @@ def self_trained(
 
 def with_confident(labels: Tensor, probabilities: Tensor, fraction: float) -> Tensor:
     """The labels and the most confident `fraction` of the predictions, at most `MOST_PSEUDO_LABELS`, int64 `[N]`."""
-    nodes, classes = most_confident(probabilities, labels < 0, fraction)
+    nodes, classes = confident_predictions(probabilities, labels < 0, fraction)
     if len(nodes) > MOST_PSEUDO_LABELS:
         drawn = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))[:MOST_PSEUDO_LABELS]
         drawn = drawn.to(nodes.device)

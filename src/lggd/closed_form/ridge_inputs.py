@@ -18,9 +18,9 @@ from torch.nn.functional import normalize, pad
 from lggd.closed_form.filters import Adjacency, Propagation
 from lggd.closed_form.kernels import FilterKernel, MixtureKernel
 from lggd.closed_form.ridge import InducedSystem
-from lggd.estimator.graph_change import GraphChange, appended_rows
-from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, read_weight
+from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges
 from lggd.graph.sparse import mostly_zeros, unit_rows, without_sparse_warnings
+from lggd.inputs.graph_change import GraphChange, appended_rows
 from lggd.validation import check_int
 
 # Principal directions of the rows of the adjacency: more would describe single edges.
@@ -157,7 +157,7 @@ class RidgeInputs:
         Principal directions stay. To those of the rows of the adjacency, new nodes contribute nothing as neighbours.
         """
         after = copy.copy(self)
-        after.adjacency = Adjacency(change.data.edge_index, read_weight(change.data), change.num_nodes)
+        after.adjacency = Adjacency(*change.nodes.edges, change.num_nodes)
         after.axes = dict(self.axes)  # copies of a model grow apart
         if "topology" in self.axes:  # also where no member uses them: the next choice of settings may
             after.axes["topology"] = pad(self.axes["topology"], (0, 0, 0, change.num_new_nodes))

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from lggd._system.files import check_checksums, check_size, describe_file, save_tensors
 from lggd.errors import InputError, InputFileError
-from lggd.estimator.inputs import graph_files, pack_graph, unpack_graph
 from lggd.estimator.settings import MissingModuleError, from_plain, to_plain
 from lggd.graph import Graph
 from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
+from lggd.inputs.node_data import NodeData
 
 if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier
@@ -35,9 +35,9 @@ def write_model(model: NodeClassifier, folder: Path) -> None:
     """Writes the files of a fitted model into an empty folder."""
     tensors = {
         WEIGHTS_FILE: {"labels": model.labels_, **model._state()},
-        GRAPH_FILE: pack_graph(model.data_),
+        GRAPH_FILE: model.data_.pack(),
     }
-    files = graph_files(model.data_)
+    files = model.data_.files
     settings = {
         "format": FORMAT,
         "version": VERSION,
@@ -105,7 +105,7 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
         raise InputError(str(path), "be the settings of a saved model", but=str(error).rstrip(".")) from error
     stored = open_graph(path, settings["graph"]) if "graph" in settings else None
     with fitting_together(folder):
-        model._start(unpack_graph(graph, stored), classes)
+        model._start(NodeData.unpack(graph, stored), classes)
         model.history_, model.additions_, model.metadata_ = history, additions, metadata
         model.labels_ = labels = weights.pop("labels")
         nodes = model.data_.num_nodes

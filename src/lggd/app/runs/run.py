@@ -29,9 +29,9 @@ from lggd.datasets.by_name import split_fingerprint
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.estimator import NodeClassifier
-from lggd.estimator.inputs import read_graph, stored_graph
 from lggd.estimator.settings import to_plain
 from lggd.features.distance_features import DistanceFeatures
+from lggd.inputs import NodeData
 from lggd.models import Ensemble, SelfTraining
 from lggd.progress import Progress
 from lggd.training.engine import History
@@ -222,7 +222,7 @@ def _metadata(model: NodeClassifier, run_input: RunInput) -> dict[str, Any]:
 
 def predictions_name(model: Any) -> str:
     """The file of the predictions: a table of text, or of a graph on disk one that is faster to write and to read."""
-    return PREDICTIONS if stored_graph(model.data_) is None else f"{Path(PREDICTIONS).stem}.parquet"
+    return PREDICTIONS if model.data_.graph is None else f"{Path(PREDICTIONS).stem}.parquet"
 
 
 def now() -> str:
@@ -331,7 +331,7 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
         seconds=result.seconds["all"] or 0.0, settings=settings, num_edges=run_input.num_edges,
         classes=run_input.classes, ids=run_input.ids, accuracy=result.accuracy, curves=result.curves,
         times=inner[0].times if inner else (), distances=result.distances,
-        positions=pos if pos is not None and pos.shape[1] == 2 else layout_graph(read_graph(data)),
+        positions=pos if pos is not None and pos.shape[1] == 2 else layout_graph(NodeData.read(data).undirected_graph),
         edges=data.edge_index, y=data.y, labels=result.measured_labels, predicted=probabilities.argmax(1),
         probabilities=probabilities, test_mask=run_input.held_out, additions=result.additions,
         notes=run_notes(result, report=True),

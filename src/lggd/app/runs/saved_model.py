@@ -26,8 +26,8 @@ from lggd.app.tables.output_files import write_features, write_predictions
 from lggd.datasets.stored_data import names_of
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.inputs import LastLabelError, count_edges
 from lggd.html import escape_text, timestamp
+from lggd.inputs.labels import LastLabelError
 from lggd.models import load_model
 from lggd.validation import listed, suggestion
 
@@ -139,7 +139,7 @@ class SavedModel:
 
     @property
     def num_edges(self) -> int:
-        return count_edges(self.model.data_)
+        return int(self.model.data_.num_edges) // 2
 
     @property
     def place(self) -> Path:
@@ -352,7 +352,7 @@ def write_beside(
         marked.append(REPORT)
     files.append(SUMMARY)
     facts = {
-        "when": when, "nodes": len(ids), "edges": count_edges(model.data_),
+        "when": when, "nodes": len(ids), "edges": model.data_.num_edges // 2,
         "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), "refreshed": files,
         "outdated": marked,
     }  # fmt: skip
