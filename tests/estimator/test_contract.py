@@ -1,4 +1,4 @@
-"""The contract of `NodeClassifier`, for every model: fitting, predicting, saving, settings."""
+"""The contract of `Member`, for every model: fitting, predicting, saving, settings."""
 
 import math
 
@@ -11,7 +11,7 @@ from torch import nan
 import lggd
 from lggd import Progress, baselines, load_model
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.estimator import NodeClassifier
+from lggd.estimator.member import Member
 from lggd.estimator.settings import get_params, shown
 from lggd.inputs import Labels
 from support.small_data import CLASSES, blocks, changed, garbled, random, same, snapshot
@@ -79,7 +79,7 @@ def test_a_fit_depends_on_its_inputs_alone_and_changes_none(name, fitted):
         model.add_labels([30], [0])
     assert same(before, snapshot(data))
     assert repr(model) == shown
-    nested = [value for value in get_params(model).values() if isinstance(value, NodeClassifier)]
+    nested = [value for value in get_params(model).values() if isinstance(value, Member)]
     assert not any(hasattr(one, "labels_") for one in nested)
 
 

@@ -326,7 +326,7 @@ def test_settings_of_every_model_are_known_to_a_process_that_has_imported_none(t
 
 @pytest.mark.parametrize(
     "kind",
-    ["cluster", "studio", "sklearn", "baselines", "_EXPORTS", "__all__", "load", "Status", "NodeClassifier", "Graph",
+    ["cluster", "studio", "sklearn", "baselines", "_EXPORTS", "__all__", "load", "Status", "Member", "Graph",
      "KNNGraphClassifier", "os.system", "cluster.connect", "", 3, None, True],
 )  # fmt: skip
 def test_only_public_dataclasses_can_be_named(kind):

@@ -15,7 +15,7 @@ from lggd.backbones import Backbone
 from lggd.backbones.network import Network
 from lggd.backbones.training import StackedBackbones
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier, check_shape
+from lggd.estimator import Member, check_shape
 from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.training.engine import Engine, History, train
@@ -77,11 +77,11 @@ class BaselineNetworks(StackedBackbones):
 
 
 @dataclass(eq=False, repr=False)
-class Baseline(NodeClassifier):
+class Baseline(Member):
     """Base class of the methods that LGGD is compared with, with the interface of `LGGDClassifier`.
 
     Baselines are transductive: they predict only for the graph they were fitted to. Their predictions are
-    `probabilities_`, float32 `[N, K]`; see `NodeClassifier` for the other attributes.
+    `probabilities_`, float32 `[N, K]`; see `Member` for the other attributes.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def check_backbone_kind(backbone: object, kinds: tuple[type, ...] = get_args(Bac
 
 
 @dataclass(eq=False, repr=False)
-class UntrainedBaseline(NodeClassifier):
+class UntrainedBaseline(Member):
     """Base class of methods without training. More labels can be added at any time; node features are not used."""
 
     needs_edge_index = False

@@ -17,7 +17,7 @@ from lggd.baselines.baseline import (
     to_probabilities,
 )
 from lggd.baselines.decoupled import MLPClassifier
-from lggd.estimator import NodeClassifier
+from lggd.estimator import Member
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.inputs import Labels, NodeData
@@ -139,7 +139,7 @@ class FixedScale:
 
 
 @dataclass(eq=False, repr=False)
-class CorrectAndSmooth(NodeClassifier):
+class CorrectAndSmooth(Member):
     """Correct and smooth (Huang et al., 2021) the predictions of another model, which is trained first.
 
     Correct: the errors Y - Z on labelled nodes spread as in `LabelPropagation` and are added to the predictions Z.
@@ -148,7 +148,7 @@ class CorrectAndSmooth(NodeClassifier):
 
     Parameters
     ----------
-    model : NodeClassifier
+    model : Member
         The model that predicts Z; its own seed is not used.
     correct_alpha, smooth_alpha : float
         Weight of the neighbours in both steps, in [0, 1).
@@ -161,8 +161,8 @@ class CorrectAndSmooth(NodeClassifier):
 
     Attributes
     ----------
-    model_ : NodeClassifier
-        The fitted model. See `NodeClassifier` for the others.
+    model_ : Member
+        The fitted model. See `Member` for the others.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class CorrectAndSmooth(NodeClassifier):
     torch.Size([34])
     """
 
-    model: NodeClassifier = field(default_factory=MLPClassifier)
+    model: Member = field(default_factory=MLPClassifier)
     correct_alpha: float = 0.8
     smooth_alpha: float = 0.8
     iterations: int = 50
@@ -190,7 +190,7 @@ class CorrectAndSmooth(NodeClassifier):
         return True  # the model itself keeps the labels that it was trained on
 
     def check_settings(self) -> None:
-        check_instance("model", self.model, NodeClassifier, "a model such as MLPClassifier()")
+        check_instance("model", self.model, Member, "a model such as MLPClassifier()")
         for name in ("correct_alpha", "smooth_alpha"):
             check_fraction(name, getattr(self, name), "It is the weight of the neighbours.")
         check_int("iterations", self.iterations, 1)

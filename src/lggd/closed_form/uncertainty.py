@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.closed_form.kernels import Member
+from lggd.closed_form import kernels
 from lggd.closed_form.ridge import RidgeSystem
 from lggd.closed_form.ridge_inputs import RidgeInputs
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier
+from lggd.estimator import Member
 from lggd.validation import check_int
 
 # Nodes to suggest are chosen among this many of the least certain ones: each needs its covariance with all nodes.
@@ -48,7 +48,7 @@ class SuspiciousLabels:
         return len(self.nodes)
 
 
-class RidgeUncertainty(NodeClassifier):
+class RidgeUncertainty(Member):
     """The methods of `KernelRidge` that find wrong labels, weigh edges, and suggest nodes to label."""
 
     needs_edge_index = False
@@ -57,7 +57,7 @@ class RidgeUncertainty(NodeClassifier):
     ridge_: float
     inverse_temperature_: float
     loss_: float
-    members_: tuple[Member, ...]
+    members_: tuple[kernels.Member, ...]
     _system: RidgeSystem
     _inputs: Any  # RidgeInputs or StoredInputs
     _edge_weights: dict[str, Tensor]

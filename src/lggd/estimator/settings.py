@@ -19,7 +19,7 @@ from lggd.html import Facts, bars, card, curve
 from lggd.validation import listed, suggestion
 
 if TYPE_CHECKING:
-    from lggd.estimator.estimator import NodeClassifier
+    from lggd.estimator.member import Member
 
 Kind = TypeVar("Kind", bound=type)
 # Saved settings may name the public dataclasses of these modules, and the classes that are registered.
@@ -104,7 +104,7 @@ def shown(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(changed)})"
 
 
-def model_card(model: NodeClassifier) -> str:
+def model_card(model: Member) -> str:
     """The settings, and of a fitted model its labels and training curves, as HTML."""
     name = type(model).__name__
     settings: Facts = [(field, shown(value)) for field, value in get_params(model, deep=False).items()]

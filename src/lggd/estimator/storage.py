@@ -20,18 +20,18 @@ from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
 from lggd.inputs.node_data import NodeData
 
 if TYPE_CHECKING:
-    from lggd.estimator.estimator import NodeClassifier
+    from lggd.estimator.member import Member
 
 FORMAT, VERSION = "lggd model", 2
 REPLACED = "Use a copy of the model, or fit and save it again."
 # How often files are read again that another process replaced meanwhile.
 ATTEMPTS = 10
 SETTINGS_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "graph.safetensors"
-# Models of rooms above this one that are not `NodeClassifier`s, by the module whose `restored` loads them.
+# Models of rooms above this one that are not `Member`s, by the module whose `restored` loads them.
 _LOADED_BY = {"KNNGraphClassifier": "lggd.sklearn"}
 
 
-def write_model(model: NodeClassifier, folder: Path) -> None:
+def write_model(model: Member, folder: Path) -> None:
     """Writes the files of a fitted model into an empty folder."""
     tensors = {
         WEIGHTS_FILE: {"labels": model.labels_, **model._state()},

@@ -14,7 +14,7 @@ from torch import Tensor
 from lggd._system.memory import Cache, identity_key
 from lggd.equation import DegreePotential, check_p
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier, check_shape, with_prefix, without_prefix
+from lggd.estimator import Member, check_shape, with_prefix, without_prefix
 from lggd.graph import Graph
 from lggd.inputs import Labels, NodeData
 from lggd.learning.flow import BoundarySolver, Coefficients, Equation, Flow, LearnedCoefficients
@@ -130,7 +130,7 @@ def _tiny(distances: Tensor) -> float:
 
 
 @dataclass(eq=False, repr=False)
-class DistanceFeatures(NodeClassifier):
+class DistanceFeatures(Member):
     """Distances to the labelled nodes of each class, as node features; by themselves they predict the nearest class.
 
     The settings are those that GGD, LGGD and SolvedLGGD share; `LGGD` describes them.

@@ -61,7 +61,7 @@ class SolvedLGGD(DistanceFeatures):
     time_ : float
         The time of the predictions.
     share_ : DistanceShare
-        The `weight` of the plain distance d in the predictions, and its `sharpness` β. See `NodeClassifier` for others.
+        The `weight` of the plain distance d in the predictions, and its `sharpness` β. See `Member` for others.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.backbones.network import check_user_module
 from lggd.backbones.training import train_backbones
 from lggd.errors import InputError
-from lggd.estimator import VALIDATION, NodeClassifier, with_prefix, without_prefix
+from lggd.estimator import VALIDATION, Member, with_prefix, without_prefix
 from lggd.features import GGD, LGGD, DistanceFeatures, SolvedLGGD
 from lggd.inputs import Labels, NodeData
 from lggd.models.plus import Ensemble
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False, repr=False)
-class LGGDClassifier(NodeClassifier):
+class LGGDClassifier(Member):
     """Classify the nodes of a graph from a few labels; further labels can be added without training.
 
     By default nothing is trained: distances start at the solution of `KernelRidge`, and the nearest class is predicted.
@@ -50,7 +50,7 @@ class LGGDClassifier(NodeClassifier):
     Attributes
     ----------
     features_, module_ :
-        The fitted features and the trained backbone. See `NodeClassifier` for the others.
+        The fitted features and the trained backbone. See `Member` for the others.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from lggd.backbones import GPR
 from lggd.closed_form import KernelRidge, PseudoLabels
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier, with_prefix, without_prefix
+from lggd.estimator import Member, with_prefix, without_prefix
 from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
 from lggd.inputs import Labels, NodeData
 from lggd.learning.networks import PropagatedMLP
@@ -30,7 +30,7 @@ DECAY = Optimization(weight_decay=5e-4)  # of the networks of `LGGDPlus`
 
 
 def _fit_part(
-    model: NodeClassifier, nodes: NodeData, labels: Labels, seed: int | torch.Generator, callback: Callback | None
+    model: Member, nodes: NodeData, labels: Labels, seed: int | torch.Generator, callback: Callback | None
 ) -> None:
     """Fits a part; ensembles and self-training may draw several seeds from the generator of the whole."""
     if isinstance(model, (Ensemble, SelfTraining)):
@@ -50,14 +50,14 @@ def _in_stage(callback: Callback | None, prefix: str) -> Callback | None:
     return prefixed
 
 
-class _MetaModel(NodeClassifier):
+class _MetaModel(Member):
     """What models that fit copies of another `model` have in common: the means over the copies, their parts."""
 
-    model: NodeClassifier
+    model: Member
     _inner = "model"  # of which an `Ensemble` fits several copies
 
     def check_settings(self) -> None:
-        check_instance("model", self.model, NodeClassifier, "a model such as LGGD()")
+        check_instance("model", self.model, Member, "a model such as LGGD()")
         self.model.check_settings()
 
     def input_width(self, nodes: NodeData, num_classes: int) -> tuple[int, str]:
@@ -96,7 +96,7 @@ class Ensemble(_MetaModel):
 
     Parameters
     ----------
-    model : NodeClassifier
+    model : Member
         The model to copy; its own seed is not used.
     members : int
     seed : int or torch.Generator
@@ -105,7 +105,7 @@ class Ensemble(_MetaModel):
     Attributes
     ----------
     members_ : list
-        The fitted copies. See `NodeClassifier` for the others.
+        The fitted copies. See `Member` for the others.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class Ensemble(_MetaModel):
     torch.Size([34, 2])
     """
 
-    model: NodeClassifier = field(default_factory=LGGD)
+    model: Member = field(default_factory=LGGD)
     members: int = 3
     seed: int | torch.Generator = 0
 
@@ -139,7 +139,7 @@ class Ensemble(_MetaModel):
     def _reseeded(self, seed: int) -> tuple[Self, int]:
         return copy.copy(self), seed  # the members draw theirs
 
-    def _parts(self) -> dict[str, NodeClassifier]:
+    def _parts(self) -> dict[str, Member]:
         return {f"members.{k}.": member for k, member in enumerate(self.members_)}
 
     def nearness(self, data: Data | NodeData) -> Tensor:
@@ -164,7 +164,7 @@ class SelfTraining(_MetaModel):
 
     Parameters
     ----------
-    model : NodeClassifier
+    model : Member
     fraction : float
         Fraction of the nodes predicted as each class whose predictions are added; 0 adds none.
     rounds : int
@@ -174,8 +174,8 @@ class SelfTraining(_MetaModel):
 
     Attributes
     ----------
-    model_ : NodeClassifier
-        The model fitted in the last round. See `NodeClassifier` for the others.
+    model_ : Member
+        The model fitted in the last round. See `Member` for the others.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class SelfTraining(_MetaModel):
     ['distances', 'self-training 1 distances']
     """
 
-    model: NodeClassifier = field(default_factory=LGGD)
+    model: Member = field(default_factory=LGGD)
     fraction: float = 0.3
     rounds: int = 1
     seed: int | torch.Generator = 0
@@ -228,7 +228,7 @@ def _weighted_readout() -> WeightedReadout:
 
 
 @dataclass(eq=False, repr=False)
-class LGGDPlus(NodeClassifier):
+class LGGDPlus(Member):
     """Classify nodes by learned distances, more accurately than `LGGDClassifier` but at a higher cost.
 
     The default starts in closed form, with self-training, and adds networks where they pay: twelve networks (`GPR`) in
@@ -248,7 +248,7 @@ class LGGDPlus(NodeClassifier):
     Attributes
     ----------
     features_, readout_ :
-        The fitted features and readout. See `NodeClassifier` for the others.
+        The fitted features and readout. See `Member` for the others.
 
     Examples
     --------
@@ -259,7 +259,7 @@ class LGGDPlus(NodeClassifier):
     torch.Size([34, 2])
     """
 
-    features: NodeClassifier = field(default_factory=_solved_features)
+    features: Member = field(default_factory=_solved_features)
     readout: Readout = field(default_factory=_weighted_readout)
     seed: int | torch.Generator = 0
 

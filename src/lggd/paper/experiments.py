@@ -29,7 +29,7 @@ from lggd.app.comparison.settings import Settings, json_setting
 from lggd.app.comparison.short_names import build, complete_settings, supports_backbone
 from lggd.datasets.by_name import PAPER, split_fingerprint
 from lggd.errors import InputError, error_context
-from lggd.estimator import NodeClassifier
+from lggd.estimator import Member
 from lggd.paper.figures import BACKBONE_ROWS, draw_geodesic, draw_robustness, save
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
 from lggd.paper.measurements import ADDITIONS, RETRAINED
@@ -69,7 +69,7 @@ class _RowJob(_PaperJob):
         splits = range(options.splits)
         return load_splits(self.dataset, splits, device=options.device, root=options.root, dynamic=dynamic)
 
-    def _build(self, options: JobOptions, backbone: str = "gcn", *files: Path) -> NodeClassifier:
+    def _build(self, options: JobOptions, backbone: str = "gcn", *files: Path) -> Member:
         """Builds the model. Errors in its settings name the job and the files of the settings."""
         names = ", ".join(map(str, (*self.row.files_for(self.dataset), *files)))
         with error_context(f"{self.title} ({names})" if names else self.title):

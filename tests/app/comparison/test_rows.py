@@ -21,7 +21,7 @@ from lggd.app.comparison.rows import (
 from lggd.app.comparison.search import first_settings
 from lggd.app.comparison.short_names import build, complete_settings
 from lggd.errors import InputError, InputFileError, InputTypeError
-from lggd.estimator import NodeClassifier
+from lggd.estimator import Member
 
 PAPER_NUMBERS = [f"{number:02}" for number in range(1, 14)]
 GDC = """
@@ -233,7 +233,7 @@ def test_every_row_can_be_built_with_all_that_may_be_searched(row: Row) -> None:
     for place in (0, -1):
         ends = {name: space.ends[place] for name, space in row.search.items()}
         model: Any = build(row.method, {**row.settings, **ends}, "gcn", seed=4)
-        assert isinstance(model, NodeClassifier)
+        assert isinstance(model, Member)
         assert model.seed == 4
     for dataset in row.chosen:
         build(row.method, row.settings_for(dataset), "gcn", seed=0)

@@ -24,7 +24,7 @@ from lggd.app.comparison.short_names import NORMALIZATION, NORMALIZATIONS, build
 from lggd.app.runs.methods import installed_versions
 from lggd.app.runs.run import now
 from lggd.datasets.by_name import LABELS_PER_CLASS, load, split_by_count
-from lggd.estimator import NodeClassifier
+from lggd.estimator import Member
 from lggd.progress import Callback
 from lggd.validation import check_name
 
@@ -91,7 +91,7 @@ def measure(
 
 def fit_method(
     method: str, settings: Settings, datas: list[Any], seeds: list[int], backbone: str, callback: Callback | None
-) -> list[NodeClassifier]:
+) -> list[Member]:
     normalization = str(complete_settings(method, settings, backbone)[NORMALIZATION])
     x = normalize_rows(datas[0].x, normalization)  # one for all splits
     models = [build(method, settings, backbone, seed) for seed in seeds]

@@ -23,7 +23,7 @@ from lggd.app.runs.methods import METHODS, Method
 from lggd.backbones import BACKBONES, GCN
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier
+from lggd.estimator import Member
 from lggd.estimator.settings import get_at, has_at, replace_at
 from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
@@ -38,7 +38,7 @@ TIMES = 5  # distances are evaluated at this many multiples of the setting `time
 NETWORKS = ("gcn", "gcn-plus")
 
 
-def build(name: str, settings: Settings, backbone: str, seed: int) -> NodeClassifier:
+def build(name: str, settings: Settings, backbone: str, seed: int) -> Member:
     """Returns an unfitted model of a method, with its defaults for all settings not in `settings`.
 
     Settings are short names, or paths such as "features.initial.activation". Raises if a setting is invalid for any

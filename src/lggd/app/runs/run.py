@@ -28,7 +28,7 @@ from lggd.closed_form import KernelRidge
 from lggd.datasets.by_name import split_fingerprint
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.estimator import NodeClassifier
+from lggd.estimator.member import Member
 from lggd.estimator.settings import to_plain
 from lggd.features.distance_features import DistanceFeatures
 from lggd.inputs import NodeData
@@ -71,7 +71,7 @@ class RunResult:
 
     input: RunInput
     settings: RunSettings
-    model: NodeClassifier
+    model: Member
     accuracy: Mapping[str, float | None]
     seconds: Mapping[str, float | None]
     additions: tuple[LabelAddition, ...]
@@ -111,7 +111,7 @@ def run(
     accuracy: dict[str, float | None] = {"reference": None, "model": None}
     seconds, curves = dict(accuracy), dict[str, History]()
 
-    def fit(model: NodeClassifier, part: str) -> Tensor:
+    def fit(model: Member, part: str) -> Tensor:
         start = time.perf_counter()
         progress = None if callback is None else partial(callback, part)
         model.fit(data, callback=progress)
@@ -160,7 +160,7 @@ def _accuracy(predicted: Tensor, truth: Tensor, nodes: Tensor) -> float:
     return 100 * int((predicted[nodes] == truth[nodes]).sum()) / len(nodes)
 
 
-def _additions(model: NodeClassifier, truth: Tensor, nodes: Tensor, seed: int) -> tuple[LabelAddition, ...]:
+def _additions(model: Member, truth: Tensor, nodes: Tensor, seed: int) -> tuple[LabelAddition, ...]:
     """Adds labels of held-out nodes in batches, measures accuracy on those never added, and restores the labels."""
     if len(nodes) < FEWEST_TO_REVEAL:
         return ()
@@ -191,7 +191,7 @@ def distance_features(features: Any) -> list[DistanceFeatures]:
     return [features] if isinstance(features, DistanceFeatures) else []
 
 
-def _distances(model: NodeClassifier) -> Tensor | None:
+def _distances(model: Member) -> Tensor | None:
     """The distances `[T, N, K]` behind the predictions, means over the members of an ensemble; None without any."""
     inner = distance_features(getattr(model, "features_", None))
     if not inner:
@@ -205,7 +205,7 @@ def feature_names(features: DistanceFeatures, classes: list[str]) -> list[str]:
     return per_class + features.feature_names_[len(per_class) :]
 
 
-def _metadata(model: NodeClassifier, run_input: RunInput) -> dict[str, Any]:
+def _metadata(model: Member, run_input: RunInput) -> dict[str, Any]:
     """The names that are saved with a model."""
     metadata: dict[str, Any] = {"dataset": run_input.name, "classes": run_input.classes}
     if not run_input.is_stored:  # names of nodes on disk stay there

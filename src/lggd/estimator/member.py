@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 VALIDATION = 0.2
 
 
-class NodeClassifier(ABC):
-    """A model that classifies the nodes of the graph it is fitted to.
+class Member(ABC):
+    """A model of the classes of nodes.
 
-    Subclasses are dataclasses whose fields are their settings. Attributes set by `fit` end in an underscore.
+    It classifies the nodes of the graph that it is fitted to. Subclasses are dataclasses whose fields are their
+    settings. Attributes set by `fit` end in an underscore.
 
     Attributes
     ----------
@@ -53,7 +54,7 @@ class NodeClassifier(ABC):
     Examples
     --------
     >>> import lggd
-    >>> isinstance(lggd.KernelRidge(), NodeClassifier)
+    >>> isinstance(lggd.KernelRidge(), Member)
     True
     """
 
@@ -81,7 +82,7 @@ class NodeClassifier(ABC):
         return self._inner_model is not None and self._inner_model.accepts_nodes
 
     @property
-    def _inner_model(self) -> NodeClassifier | None:
+    def _inner_model(self) -> Member | None:
         return getattr(self, self._inner) if self._inner else None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -119,7 +120,7 @@ class NodeClassifier(ABC):
     def _probabilities(self, nodes: NodeData) -> Tensor:
         """The probability of each class, float32 `[N, K]`."""
 
-    def _parts(self) -> Mapping[str, NodeClassifier]:
+    def _parts(self) -> Mapping[str, Member]:
         """Fitted models inside this one, by the prefix that the names of their tensors have in `_state`."""
         return {} if self._inner_model is None else {f"{self._inner}.": getattr(self, f"{self._inner}_")}
 
