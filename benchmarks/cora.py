@@ -11,7 +11,7 @@ from benchmarks.learning import AuthorsModel
 from benchmarks.record import Run
 from benchmarks.timing import Row, Table, elapsed
 from lggd import DegreePotential, LearnedEdgeWeights
-from lggd.estimator.inputs import Labels
+from lggd.inputs import Labels
 
 SPLITS, HORIZONS, EPOCHS, WARM_UP, BAR = 10, (1.0, 2.0, 3.0, 4.0, 5.0), 150, 4, 5
 # Timed epochs of each of the authors' models; all others take as long.

@@ -14,7 +14,7 @@ import lggd
 from benchmarks.record import Run
 from benchmarks.timing import Row, Table, race
 from lggd.backbones import build_seeded, trainable_backbones
-from lggd.estimator.inputs import Labels
+from lggd.inputs import Labels
 from lggd.training.engine import Engine, train
 
 STEP, EPOCHS = 0.1, 3

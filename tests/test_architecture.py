@@ -19,7 +19,7 @@ LIBRARY = (
     ("equation",),
     ("_kernels",),
     ("solvers",),
-    ("distances", "training"),
+    ("distances", "inputs", "training"),
     ("learning",),
     ("estimator",),
     ("closed_form",),

@@ -152,7 +152,7 @@ def test_every_public_name_has_an_example(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODEL_METHODS)
 def test_the_methods_of_models_have_examples(name: str) -> None:
-    assert ">>> " in (inspect.getdoc(getattr(lggd.NodeClassifier, name)) or "")
+    assert ">>> " in (inspect.getdoc(getattr(lggd.Member, name)) or "")
 
 
 def test_a_missing_example_is_found() -> None:

@@ -49,7 +49,7 @@ def test_few_calls_lie_between_fit_and_the_mathematics() -> None:
         name = frame.f_code.co_qualname
         if event == "call" and name in ("LGGDClassifier._fit_to", "DistanceProblems.of_model"):
             depth, caller = 0, frame
-            while caller.f_code.co_qualname != "NodeClassifier.fit":
+            while caller.f_code.co_qualname != "Member.fit":
                 depth, caller = depth + 1, caller.f_back  # type: ignore[assignment]
             hops.setdefault(name, depth)
 

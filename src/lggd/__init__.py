@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lggd.distances import Depth, depth, distance, shortest_path
     from lggd.equation import DegreePotential
     from lggd.errors import InputError
-    from lggd.estimator import NodeClassifier
+    from lggd.estimator import Member
     from lggd.features import GGD, LGGD, SolvedLGGD
     from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
     from lggd.graph import Graph, Symmetrize
@@ -72,7 +72,7 @@ _EXPORTS = {
     "distances": ("Depth", "depth", "distance", "shortest_path"),
     "equation": ("DegreePotential",),
     "errors": ("InputError",),
-    "estimator": ("NodeClassifier",),
+    "estimator": ("Member",),
     "features": ("GGD", "LGGD", "SolvedLGGD"),
     "features.distance_features": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
     "graph": ("Graph", "Symmetrize"),
@@ -107,7 +107,7 @@ __all__ = [
     "Comparison", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler",
     "Evolution", "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "Heat", "HighPass", "Hops",
     "InputError", "JKNet", "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
-    "Linear", "MaxScale", "MeanReadout", "NearestClass", "NodeClassifier", "Optimization", "Progress", "PropagatedMLP",
+    "Linear", "MaxScale", "MeanReadout", "Member", "NearestClass", "Optimization", "Progress", "PropagatedMLP",
     "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution", "SolvedLGGD", "Standardize", "Statistics", "Status",
     "Symmetrize", "Unscaled", "WeightedReadout", "compare", "depth", "distance", "evolve", "load", "load_model",
     "shortest_path",

@@ -17,9 +17,9 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, column
 
 from lggd._system.files import replacing_folder
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator import NodeClassifier, storage
-from lggd.estimator.inputs import LabelConflictError, LastLabelError
+from lggd.estimator import Member, storage
 from lggd.estimator.settings import from_plain, to_plain
+from lggd.inputs.labels import LabelConflictError, LastLabelError
 from lggd.models.classifier import LGGDClassifier
 from lggd.progress import Callback
 from lggd.samples import (
@@ -49,7 +49,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     Parameters
     ----------
-    model : NodeClassifier or None
+    model : Member or None
         Any model of nodes, such as `lggd.KernelRidge()`; None is `lggd.LGGDClassifier()`. A copy of it is fitted. Of a
         model that is passed, scikit-learn reads and sets nested parameters, as in `model__features__times`.
     n_neighbors : int
@@ -66,7 +66,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         The class probabilities of the samples of `fit`, labelled ones included.
     transduction_ : ndarray of shape [N]
         The predicted classes of the samples of `fit`.
-    model_ : NodeClassifier
+    model_ : Member
         The fitted copy of `model`.
 
     Examples
@@ -83,7 +83,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     def __init__(
         self,
-        model: NodeClassifier | None = None,
+        model: Member | None = None,
         *,
         n_neighbors: int = 10,
         metric: str | Callable[[Array, Array], float] = "euclidean",
@@ -283,10 +283,10 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self._number_of: dict[bytes, int] = {}
         self._points = np.array([self._number_of.setdefault(key, i) for i, key in enumerate(row_keys(samples))])
 
-    def _new_model(self, seed: int) -> NodeClassifier:
+    def _new_model(self, seed: int) -> Member:
         """An unfitted copy of the model with this seed, also in its parts."""
-        model: NodeClassifier = LGGDClassifier() if self.model is None else self.model
-        check_instance("model", model, NodeClassifier, "a model of nodes such as LGGDClassifier(), or None")
+        model: Member = LGGDClassifier() if self.model is None else self.model
+        check_instance("model", model, Member, "a model of nodes such as LGGDClassifier(), or None")
         model = clone(model, safe=False)
         seeds = [name for name in model.get_params() if name.rpartition("__")[2] == "seed"]
         return model.set_params(**dict.fromkeys(seeds, seed))
@@ -320,7 +320,7 @@ def restored(
         loaded = KNNGraphClassifier(**params)
         loaded._check_neighbours()
         loaded._new_model(seed=0).check_settings()
-        loaded.model_ = check_instance("model", model, NodeClassifier, "a model of nodes")
+        loaded.model_ = check_instance("model", model, Member, "a model of nodes")
         loaded.classes_ = np.array(settings["classes"], settings["classes_dtype"])
         samples, columns = unpack_samples(packed), settings["columns"]
         loaded.n_features_in_ = samples.shape[1]

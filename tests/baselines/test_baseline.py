@@ -10,8 +10,8 @@ from sklearn.exceptions import NotFittedError
 from lggd import Optimization, baselines
 from lggd.baselines import Baseline, DropEdge, decoupled
 from lggd.baselines.baseline import BaselineNetworks
-from lggd.estimator.estimator import VALIDATION
-from lggd.estimator.inputs import Labels
+from lggd.estimator.member import VALIDATION
+from lggd.inputs import Labels
 from lggd.training.problems import GroupedAdam
 from support.baseline_cases import (
     CASES,

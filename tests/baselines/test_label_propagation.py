@@ -13,7 +13,7 @@ from lggd import GCN, LGGDClassifier, Optimization
 from lggd.baselines import AutoScale, CorrectAndSmooth, FixedScale, LabelPropagation, MLPClassifier
 from lggd.baselines.baseline import one_hot, to_probabilities
 from lggd.baselines.label_propagation import propagation_matrix, spread
-from lggd.estimator.inputs import Labels
+from lggd.inputs import Labels
 from support.baseline_cases import dense_matrix, graph, weighted_or_not
 from support.small_data import blocks
 

@@ -15,7 +15,7 @@ from lggd.closed_form import ridge, selection
 from lggd.closed_form.pseudo_labels import PseudoLabels
 from lggd.closed_form.ridge import ExactSystem, InducedSystem
 from lggd.closed_form.solution import RidgeSolution
-from lggd.estimator.inputs import Labels
+from lggd.inputs import Labels
 from support.small_data import CLASSES, blocks, changed, garbled, permuted, random, unmasked
 
 # For tests of many fits: few kernels, no search for edge weights.

@@ -1,4 +1,4 @@
-"""The contract of `NodeClassifier`, for every model: adding labels, changing them and taking them back."""
+"""The contract of `Member`, for every model: adding labels, changing them and taking them back."""
 
 import pytest
 import torch

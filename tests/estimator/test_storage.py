@@ -176,7 +176,7 @@ def test_a_generator_as_a_seed_can_be_saved(tmp_path):
 @pytest.mark.parametrize("name", ["plain", "weighted"])
 def test_loaded_tensors_are_aligned_as_new_ones_are(name, saved):
     """Matrix products round by the alignment of what they read: the same bits need the same alignment."""
-    loaded = load_model(saved[0] / name).data_.to_dict()
+    loaded = load_model(saved[0] / name).data_.to_pyg().to_dict()
     assert [part for part, value in loaded.items() if isinstance(value, torch.Tensor) and value.data_ptr() % 64] == []
 
 
@@ -326,7 +326,7 @@ def test_settings_of_every_model_are_known_to_a_process_that_has_imported_none(t
 
 @pytest.mark.parametrize(
     "kind",
-    ["cluster", "studio", "sklearn", "baselines", "_EXPORTS", "__all__", "load", "Status", "NodeClassifier", "Graph",
+    ["cluster", "studio", "sklearn", "baselines", "_EXPORTS", "__all__", "load", "Status", "Member", "Graph",
      "KNNGraphClassifier", "os.system", "cluster.connect", "", 3, None, True],
 )  # fmt: skip
 def test_only_public_dataclasses_can_be_named(kind):

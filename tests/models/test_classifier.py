@@ -235,7 +235,7 @@ def test_the_check_on_added_labels_catches_training(data, fitted, monkeypatch):
     def retrain(self, nodes, labels):
         y = self.labels_.clone()
         y[nodes] = torch.tensor(labels)
-        return self.fit(changed(self.data_, y=y))
+        return self.fit(changed(self.data_.to_pyg(), y=y))
 
     monkeypatch.setattr(LGGDClassifier, "add_labels", retrain)
     with pytest.raises(AssertionError):

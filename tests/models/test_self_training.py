@@ -7,7 +7,7 @@ import torch
 
 from lggd import Ensemble, SelfTraining
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator import Labels
+from lggd.inputs import Labels
 from support.small_data import CLASSES, blocks, changed, same
 from support.small_models import baseline, classifier, distances, learned
 

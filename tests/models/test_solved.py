@@ -21,7 +21,7 @@ from lggd import (
     load_model,
 )
 from lggd.diffusion import DiffusionGraph, Heat
-from lggd.estimator import Labels
+from lggd.inputs import Labels
 from lggd.models import readout as readouts
 from support.small_data import blocks
 from support.small_models import FEW

@@ -25,7 +25,7 @@ from lggd import (
     SelfTraining,
 )
 from lggd.baselines import Baseline, CorrectAndSmooth, FixedScale, LabelPropagation, ScikitNetwork
-from lggd.estimator import NodeClassifier
+from lggd.estimator import Member
 from lggd.progress import Progress
 from support.baseline_cases import CASES
 from support.small_data import CLASSES
@@ -64,7 +64,7 @@ def baseline(name: str, **settings: Any) -> Baseline:
 
 
 # One of each kind, by the seed that all randomness comes from.
-MODELS: dict[str, Callable[[Any], NodeClassifier]] = {
+MODELS: dict[str, Callable[[Any], Member]] = {
     "GGD": lambda seed: GGD(TIMES, seed=seed),
     "LGGD": lambda seed: distances(seed=seed),
     "LGGD, one model for all times": lambda seed: distances(per_time=False, cross_fit=2, seed=seed),
@@ -109,12 +109,12 @@ def stop_at(stage: str, epoch: int, time: int = 1) -> Callable[[Progress], None]
     return callback
 
 
-def learned(model: NodeClassifier) -> dict[str, torch.Tensor]:
+def learned(model: Member) -> dict[str, torch.Tensor]:
     """Copies of everything that a fitted model has learned, by name."""
     return {name: value.detach().clone() for name, value in model._state().items()}
 
 
-def is_fitted(model: NodeClassifier) -> bool:
+def is_fitted(model: Member) -> bool:
     try:
         model.predict()
     except NotFittedError:

@@ -18,7 +18,7 @@ from lggd.app.studio.session import Session
 from lggd.app.studio.store import LabelEdit
 from lggd.app.studio.studio_graph import StudioGraph
 from lggd.closed_form import KernelRidge
-from lggd.estimator.inputs import without_labels
+from lggd.inputs import NodeData
 from support.small_data import blocks
 
 CLASSES = ("red", "green", "blue")
@@ -43,7 +43,7 @@ def small_graph(labelled: int = 4, ids: Sequence[str] | None = None, **changes: 
     visible = np.arange(len(truth)) // 3 < labelled
     names = [f"n{k}" for k in range(len(truth))] if ids is None else list(ids)
     settings = {
-        "name": "small", "data": without_labels(data), "ids": names, "classes": CLASSES,
+        "name": "small", "data": NodeData.read(data).to_pyg(), "ids": names, "classes": CLASSES,
         "labels": np.where(visible, truth, -1), "truth": truth, "held_out": ~visible,
     }  # fmt: skip
     if "model" not in changes:

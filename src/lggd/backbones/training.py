@@ -14,8 +14,8 @@ from lggd.backbones.jknet import JKNet
 from lggd.backbones.network import Drop, Network, UserModule
 from lggd.backbones.polynomial import GPR
 from lggd.errors import InputError
-from lggd.estimator.inputs import Labels
 from lggd.graph.edge_list import check_edges
+from lggd.inputs import Labels
 from lggd.progress import Callback
 from lggd.training.engine import Engine, History, train
 from lggd.training.problems import (

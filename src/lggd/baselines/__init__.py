@@ -1,4 +1,4 @@
-"""The methods that LGGD is compared with. All are a `NodeClassifier`; those that are trained are a `Baseline`."""
+"""The methods that LGGD is compared with. All are a `Member`; those that are trained are a `Baseline`."""
 
 from lggd.baselines.baseline import Baseline
 from lggd.baselines.decoupled import APPNP, GPRGNN, SGC, MLPClassifier

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
 import torch
 from torch import Tensor
@@ -15,9 +15,8 @@ from lggd.backbones import Backbone
 from lggd.backbones.network import Network
 from lggd.backbones.training import StackedBackbones
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier, check_shape
-from lggd.estimator.inputs import Labels, same_inputs, stored_graph
-from lggd.graph.edge_list import check_node_features, read_edges
+from lggd.estimator import Member, check_shape
+from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.training.engine import Engine, History, train
 from lggd.training.problems import Optimization, RandomState, derived_seeds
@@ -78,11 +77,11 @@ class BaselineNetworks(StackedBackbones):
 
 
 @dataclass(eq=False, repr=False)
-class Baseline(NodeClassifier):
+class Baseline(Member):
     """Base class of the methods that LGGD is compared with, with the interface of `LGGDClassifier`.
 
     Baselines are transductive: they predict only for the graph they were fitted to. Their predictions are
-    `probabilities_`, float32 `[N, K]`; see `NodeClassifier` for the other attributes.
+    `probabilities_`, float32 `[N, K]`; see `Member` for the other attributes.
 
     Examples
     --------
@@ -117,24 +116,23 @@ class Baseline(NodeClassifier):
         check_sizes_and_dropout(self, self._may_be_zero)
         self._check()
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
-        x = check_node_features(nodes).to_dense()
-        data = BaselineData(x, *read_edges(nodes, len(x)), labels.num_classes)
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
+        data = BaselineData(nodes.features.to_dense(), *nodes.edges, labels.num_classes)
         self._start(nodes, labels.num_classes)
         networks = self._networks(data, [Problem(labels, seed)], callback)
         logits, self.history_["training"] = networks.train(self.optimization, "training", callback)
         self.probabilities_ = torch.softmax(logits[0], dim=1).float()
 
-    def _probabilities(self, data: Any) -> Tensor:
-        if not same_inputs(data, self.data_):
+    def _probabilities(self, nodes: NodeData) -> Tensor:
+        if not nodes.equals(self.data_):
             raise InputError("data", "be the graph that the baseline was fitted to", "another one", "Fit it again.")
         return self.probabilities_
 
     def _state(self) -> dict[str, Tensor]:
         return {"probabilities": self.probabilities_}
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        expected = torch.empty(data.num_nodes, self.num_classes_, device="meta")
+    def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
+        expected = torch.empty(nodes.num_nodes, self.num_classes_, device="meta")
         self.probabilities_ = check_shape("probabilities", state["probabilities"], expected)
 
 
@@ -145,7 +143,7 @@ def check_backbone_kind(backbone: object, kinds: tuple[type, ...] = get_args(Bac
 
 
 @dataclass(eq=False, repr=False)
-class UntrainedBaseline(NodeClassifier):
+class UntrainedBaseline(Member):
     """Base class of methods without training. More labels can be added at any time; node features are not used."""
 
     needs_edge_index = False
@@ -160,27 +158,21 @@ class UntrainedBaseline(NodeClassifier):
     def _held_out(self) -> float:
         return 0.0
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
-        if stored_graph(nodes) is None:
-            read_edges(nodes, len(labels.train))  # raises an error if they are invalid
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
+        if nodes.graph is None:
+            _ = nodes.edges  # raises an error if they are invalid
         self._start(nodes, labels.num_classes)
         self.labels_ = labels.train.clone()
 
-    def _probabilities(self, data: Any) -> Tensor:
-        edges = read_edges_of_same_size(data, len(self.labels_))
-        return to_probabilities(self._scores(*edges, self.labels_), self.labels_)
+    def _probabilities(self, nodes: NodeData) -> Tensor:
+        check_same_size(nodes, len(self.labels_))
+        return to_probabilities(self._scores(*nodes.edges, self.labels_), self.labels_)
 
 
-def read_edges_of_same_size(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """The edges of PyG data and their weights; raises an error if it does not have this number of nodes."""
-    check_same_size(data, num_nodes)
-    return read_edges(data, num_nodes)
-
-
-def check_same_size(data: Any, num_nodes: int) -> None:
+def check_same_size(nodes: NodeData, num_nodes: int) -> None:
     """Raises an error if data do not have this number of nodes, that of the labels."""
-    if data.num_nodes != num_nodes:
-        raise InputError("data", f"have {num_nodes} nodes, as the graph of the fit", data.num_nodes, "Fit it again.")
+    if nodes.num_nodes != num_nodes:
+        raise InputError("data", f"have {num_nodes} nodes, as the graph of the fit", nodes.num_nodes, "Fit it again.")
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:

@@ -14,14 +14,13 @@ from lggd.baselines.baseline import (
     UntrainedBaseline,
     check_same_size,
     one_hot,
-    read_edges_of_same_size,
     to_probabilities,
 )
 from lggd.baselines.decoupled import MLPClassifier
-from lggd.estimator import NodeClassifier
-from lggd.estimator.inputs import Labels, stored_graph
+from lggd.estimator import Member
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
+from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
 
@@ -57,14 +56,13 @@ class LabelPropagation(UntrainedBaseline):
         check_fraction("alpha", self.alpha, "It is the weight of the neighbours.")
         check_int("iterations", self.iterations, 1)
 
-    def _probabilities(self, data: Any) -> Tensor:
-        graph = stored_graph(data)
-        if graph is None:
-            return super()._probabilities(data)
-        check_same_size(data, len(self.labels_))
+    def _probabilities(self, nodes: NodeData) -> Tensor:
+        if nodes.graph is None:
+            return super()._probabilities(nodes)
+        check_same_size(nodes, len(self.labels_))
         # In float32, whose states take half the memory.
         start = one_hot(self.labels_, self.num_classes_).float()
-        matrix = StreamedMatrix.normalized_adjacency(graph.csr, self_loops=False)
+        matrix = StreamedMatrix.normalized_adjacency(nodes.graph.csr, self_loops=False)
         return to_probabilities(spread(matrix, self.alpha, self.iterations, start), self.labels_)
 
     def _scores(self, edge_index: Tensor, edge_weight: Tensor | None, labels: Tensor) -> Tensor:
@@ -141,7 +139,7 @@ class FixedScale:
 
 
 @dataclass(eq=False, repr=False)
-class CorrectAndSmooth(NodeClassifier):
+class CorrectAndSmooth(Member):
     """Correct and smooth (Huang et al., 2021) the predictions of another model, which is trained first.
 
     Correct: the errors Y - Z on labelled nodes spread as in `LabelPropagation` and are added to the predictions Z.
@@ -150,7 +148,7 @@ class CorrectAndSmooth(NodeClassifier):
 
     Parameters
     ----------
-    model : NodeClassifier
+    model : Member
         The model that predicts Z; its own seed is not used.
     correct_alpha, smooth_alpha : float
         Weight of the neighbours in both steps, in [0, 1).
@@ -163,8 +161,8 @@ class CorrectAndSmooth(NodeClassifier):
 
     Attributes
     ----------
-    model_ : NodeClassifier
-        The fitted model. See `NodeClassifier` for the others.
+    model_ : Member
+        The fitted model. See `Member` for the others.
 
     Examples
     --------
@@ -175,7 +173,7 @@ class CorrectAndSmooth(NodeClassifier):
     torch.Size([34])
     """
 
-    model: NodeClassifier = field(default_factory=MLPClassifier)
+    model: Member = field(default_factory=MLPClassifier)
     correct_alpha: float = 0.8
     smooth_alpha: float = 0.8
     iterations: int = 50
@@ -192,23 +190,23 @@ class CorrectAndSmooth(NodeClassifier):
         return True  # the model itself keeps the labels that it was trained on
 
     def check_settings(self) -> None:
-        check_instance("model", self.model, NodeClassifier, "a model such as MLPClassifier()")
+        check_instance("model", self.model, Member, "a model such as MLPClassifier()")
         for name in ("correct_alpha", "smooth_alpha"):
             check_fraction(name, getattr(self, name), "It is the weight of the neighbours.")
         check_int("iterations", self.iterations, 1)
         check_instance("scaling", self.scaling, (AutoScale, FixedScale), "AutoScale() or FixedScale()")
         self.model.check_settings()
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
         self._start(nodes, labels.num_classes)
         self._fit_inner(nodes, labels, seed, callback)
         self._set_labels(labels.train.clone())
 
-    def _probabilities(self, data: Any) -> Tensor:
-        edges = read_edges_of_same_size(data, len(self.labels_))
-        matrix = propagation_matrix(*edges, len(self.labels_))
+    def _probabilities(self, nodes: NodeData) -> Tensor:
+        check_same_size(nodes, len(self.labels_))
+        matrix = propagation_matrix(*nodes.edges, len(self.labels_))
         truth, labelled = one_hot(self.labels_, self.num_classes_), self.labels_ >= 0
-        predicted = self.model_._probabilities(data).double()
+        predicted = self.model_._probabilities(nodes).double()
         errors = torch.where(labelled.unsqueeze(1), truth - predicted, 0.0)
 
         spread_errors = partial(spread, matrix, self.correct_alpha, self.iterations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each, with_self_loops
 from lggd.progress import Callback
 from lggd.validation import check_real
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 @dataclass(eq=False, repr=False)
@@ -126,7 +129,7 @@ class GDC(Baseline):
     backbone: Backbone = GCN()
     _may_be_zero = ("dim",)
 
-    def transform(self, data: Any) -> Any:
+    def transform(self, data: Data) -> Data:
         """Return a shallow copy of PyG data with the new `edge_index` and `edge_weight`."""
         self.check_settings()
         return self._diffusion.transform(data)

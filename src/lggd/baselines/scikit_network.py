@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import optional_package
-from lggd.estimator.inputs import Labels
+from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
 
@@ -198,7 +198,7 @@ class ScikitNetwork(UntrainedBaseline):
         kinds = "Diffusion(), PageRank(), MajorityVote() or NearestNeighbours()"
         check_instance("algorithm", self.algorithm, Algorithm, kinds)
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
         with optional_package("ScikitNetwork", "scikit-network"):
             import sknetwork  # noqa: F401
         super()._fit_to(nodes, labels, seed, callback)

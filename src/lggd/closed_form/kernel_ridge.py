@@ -31,10 +31,10 @@ from lggd.closed_form.solution import RidgeSolution
 from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier
-from lggd.estimator.graph_change import GraphChange
-from lggd.estimator.inputs import Labels, read_graph, same_inputs, stored_graph
-from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges
+from lggd.estimator import Member
+from lggd.graph.edge_list import check_symmetric
+from lggd.inputs import Labels, NodeData
+from lggd.inputs.graph_change import GraphChange
 from lggd.progress import Callback
 from lggd.training.engine import without_prefix
 from lggd.validation import check_instance, check_int, check_real
@@ -45,18 +45,19 @@ MAX_EDGES_IN_MEMORY = 2**22
 MAX_CANDIDATES = 1024
 
 
-def read_inputs(data: Any, widths: tuple[int, ...], seed: int, axes: Mapping[str, Tensor] | None = None) -> LocalInputs:
-    """The inputs of PyG data: in memory, or where there are many edges on disk, from there."""
-    graph, x = stored_graph(data), getattr(data, "x", None)
-    if graph is not None and graph.num_edges > MAX_EDGES_IN_MEMORY:
-        return StoredInputs(read_graph(data), x, widths, seed, axes)
-    edges = *read_edges(data, data.num_nodes), int(data.num_nodes)
+def read_inputs(
+    nodes: NodeData, widths: tuple[int, ...], seed: int, axes: Mapping[str, Tensor] | None = None
+) -> LocalInputs:
+    """The inputs of a graph: in memory, or where there are many edges on disk, from there."""
+    if nodes.graph is not None and nodes.graph.num_edges > MAX_EDGES_IN_MEMORY:
+        return StoredInputs(nodes.undirected_graph, nodes.x, widths, seed, axes)
+    edges = *nodes.edges, nodes.num_nodes
     check_symmetric(*edges)
-    return MemoryInputs(Adjacency(*edges), None if x is None else check_node_features(data), widths, seed, axes)
+    return MemoryInputs(Adjacency(*edges), None if nodes.x is None else nodes.features, widths, seed, axes)
 
 
 @dataclass(eq=False, repr=False)
-class KernelRidge(NodeClassifier):
+class KernelRidge(Member):
     """Classify nodes by kernel ridge regression on propagated node features; solved in closed form.
 
     Node features are projected to their principal directions, averaged over neighbourhoods by several filters, and
@@ -155,7 +156,7 @@ class KernelRidge(NodeClassifier):
     def _held_out(self) -> float:
         return 0.0  # settings are chosen by leave-one-out
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
         self._start(nodes, labels.num_classes)
         inputs = read_inputs(self.data_, self.widths, seed)
         self.adopt(RidgeSolution.choose(self, inputs, labels.train.clone(), labels.num_classes, seed))
@@ -188,12 +189,12 @@ class KernelRidge(NodeClassifier):
     def pseudo_fraction_(self) -> float:
         return self.solution_.choice.pseudo_fraction
 
-    def _probabilities(self, data: Any) -> Tensor:
-        self._check_data(data)
+    def _probabilities(self, nodes: NodeData) -> Tensor:
+        self._check_data(nodes)
         return self.solution_.probabilities
 
-    def _check_data(self, data: Any) -> None:
-        if not same_inputs(data, self.data_):
+    def _check_data(self, nodes: NodeData) -> None:
+        if not nodes.equals(self.data_):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
 
     def leave_one_out_proba(self) -> Tensor:
@@ -206,7 +207,7 @@ class KernelRidge(NodeClassifier):
     def left_out_proba(self, data: Any = None) -> Tensor:
         """Return the probabilities of all nodes, those of labelled ones without their own label, float32 `[N, K]`."""
         solution = self._solved()
-        self._check_data(self.data_ if data is None else data)
+        self._check_data(self.data_ if data is None else NodeData.read(data))
         return solution.probabilities.index_copy(0, solution.system.nodes, solution.left_out())
 
     def variance(self) -> Tensor:
@@ -348,11 +349,11 @@ class KernelRidge(NodeClassifier):
         solution, axes = self.solution_, dict(self.solution_.inputs.axes)
         if "topology" in axes:  # new nodes contribute nothing as neighbours
             axes["topology"] = pad(axes["topology"], (0, 0, 0, change.num_new_nodes))
-        inputs = read_inputs(change.data, self.widths, solution.choice.seed, axes)
+        inputs = read_inputs(change.nodes, self.widths, solution.choice.seed, axes)
         if not isinstance(inputs, MemoryInputs):
             raise InputError("model", "be fitted to a graph in memory", "one on disk", "Build the graph again.")
         after = solution.with_graph(inputs, change)
-        self.data_ = change.data
+        self.data_ = change.nodes
         self.adopt(after)
 
     def _state(self) -> dict[str, Tensor]:
@@ -383,7 +384,7 @@ class KernelRidge(NodeClassifier):
         given = *self.kernels, *self.far_kernels, *self.wide_kernels, *self.topology_kernels
         return list(dict.fromkeys((*given, *REWEIGHTED_KERNELS, *FAR_REWEIGHTED_KERNELS)))
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+    def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
         num_labels, seed, exact = state["numbers"].tolist()
         ridge, inverse_temperature, loss, pseudo_fraction = state["settings"].tolist()
         names, kernels, weights = self._graph_names, self._all_kernels, state["weights"].tolist()
@@ -393,5 +394,5 @@ class KernelRidge(NodeClassifier):
             without_prefix("edge_weight.", state), float(state["mean_cosine"]) if "mean_cosine" in state else None,
             ridge, inverse_temperature, loss, num_labels, seed, state["inducing"], bool(exact), pseudo_fraction,
         )  # fmt: skip
-        inputs = read_inputs(data, self.widths, seed, without_prefix("axes.", state))
+        inputs = read_inputs(nodes, self.widths, seed, without_prefix("axes.", state))
         self.adopt(RidgeSolution.solve(choice, inputs, self.labels_, self.num_classes_))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.ridge import LocalSystem
-from lggd.estimator.inputs import most_confident
+from lggd.inputs.labels import confident_predictions
 from lggd.validation import check_instance, check_int, check_real
 
 # More pseudo-labels barely help, and take longer.
@@ -69,7 +69,7 @@ def self_trained(
     """
     if not fraction:
         return first
-    nodes, classes = most_confident(first, labels < 0, fraction)
+    nodes, classes = confident_predictions(first, labels < 0, fraction)
     if len(nodes) > MAX_PSEUDO_LABELS:
         drawn = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))[:MAX_PSEUDO_LABELS]
         nodes, classes = nodes[drawn.to(nodes.device)], classes[drawn.to(nodes.device)]

@@ -14,7 +14,7 @@ from lggd.closed_form.pseudo_labels import self_trained
 from lggd.closed_form.ridge import LocalSystem, class_targets
 from lggd.closed_form.ridge_inputs import LocalInputs, MemoryInputs, class_agreement
 from lggd.closed_form.selection import BY_FEATURES, RidgeChoice, choose
-from lggd.estimator.graph_change import GraphChange
+from lggd.inputs.graph_change import GraphChange
 
 if TYPE_CHECKING:
     from lggd.closed_form.kernel_ridge import KernelRidge

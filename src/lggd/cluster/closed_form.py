@@ -29,8 +29,8 @@ from lggd.cluster.propagation import (
 )
 from lggd.cluster.team import Team
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.inputs import unpack_graph
 from lggd.graph import Graph
+from lggd.inputs import NodeData
 from lggd.training.problems import read_seed
 from lggd.validation import check_instance
 
@@ -89,7 +89,7 @@ def solve(
         classes = labels[labels >= 0]
         probabilities = system.probabilities(classes, num_classes, choice.ridge, choice.inverse_temperature)
         statistics = {"losses": team.losses, "repeated_steps": team.repeated}
-    model._start(unpack_graph({"num_nodes": torch.tensor(opened.num_nodes)}, opened), num_classes)
+    model._start(NodeData.unpack({"num_nodes": torch.tensor(opened.num_nodes)}, opened), num_classes)
     model.metadata_ = {"cluster": statistics}
     stored = StoredInputs(opened, x, model.widths, seed, {"x": axes})
     model.adopt(RidgeSolution(choice, stored, labels, num_classes, probabilities))

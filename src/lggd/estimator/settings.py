@@ -18,7 +18,7 @@ from lggd.html import Facts, bars, card, curve
 from lggd.validation import listed, suggestion
 
 if TYPE_CHECKING:
-    from lggd.estimator.estimator import NodeClassifier
+    from lggd.estimator.member import Member
 
 Kind = TypeVar("Kind", bound=type)
 # Saved settings may name the public dataclasses of these modules, and the classes that are registered.
@@ -98,7 +98,7 @@ def format_setting(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(changed)})"
 
 
-def model_card(model: NodeClassifier) -> str:
+def model_card(model: Member) -> str:
     """The settings, and of a fitted model its labels and training curves, as HTML."""
     name = type(model).__name__
     settings: Facts = [(field, format_setting(value)) for field, value in get_params(model, deep=False).items()]

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from lggd._system.files import check_checksums, check_size, describe_file, recover_folder, save_tensors
 from lggd.errors import InputError, InputFileError
-from lggd.estimator.inputs import graph_files, pack_graph, unpack_graph
 from lggd.estimator.settings import MissingModuleError, from_plain, to_plain
 from lggd.graph import Graph
 from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
+from lggd.inputs.node_data import NodeData
 
 if TYPE_CHECKING:
-    from lggd.estimator.estimator import NodeClassifier
+    from lggd.estimator.member import Member
 
 FORMAT, VERSION = "lggd model", 2
 REPLACED = "Use a copy of the model, or fit and save it again."
@@ -30,9 +30,9 @@ SETTINGS_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "
 SAMPLES_FILE = "samples.safetensors"
 
 
-def write_model(model: NodeClassifier, folder: Path) -> None:
+def write_model(model: Member, folder: Path) -> None:
     """Writes the files of a fitted model into an empty folder."""
-    files = graph_files(model.data_)
+    files = model.data_.files
     settings = {
         "model": to_plain(model, "model"),
         "num_classes": model.num_classes_,
@@ -41,7 +41,7 @@ def write_model(model: NodeClassifier, folder: Path) -> None:
         "metadata": model.metadata_,
         **({} if files is None else {"graph": graph_reference(files)}),
     }
-    tensors = {WEIGHTS_FILE: {"labels": model.labels_, **model._state()}, GRAPH_FILE: pack_graph(model.data_)}
+    tensors = {WEIGHTS_FILE: {"labels": model.labels_, **model._state()}, GRAPH_FILE: model.data_.pack()}
     write_files(folder, settings, tensors)
 
 
@@ -105,7 +105,7 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
         raise InputError(str(path), "be the settings of a saved model", but=str(error).rstrip(".")) from error
     stored = open_graph(path, settings["graph"]) if "graph" in settings else None
     with consistent_files(folder):
-        model._start(unpack_graph(graph, stored), classes)
+        model._start(NodeData.unpack(graph, stored), classes)
         model.history_, model.additions_, model.metadata_ = history, additions, metadata
         model.labels_ = labels = weights.pop("labels")
         nodes = model.data_.num_nodes

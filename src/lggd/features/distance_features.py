@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,15 +14,17 @@ from torch import Tensor
 from lggd._system.memory import Cache, identity_key
 from lggd.equation import DegreePotential, check_p
 from lggd.errors import InputError
-from lggd.estimator import Labels, NodeClassifier, check_shape, with_prefix, without_prefix
-from lggd.estimator.inputs import input_tensors, read_graph
+from lggd.estimator import Member, check_shape, with_prefix, without_prefix
 from lggd.graph import Graph
-from lggd.graph.edge_list import check_node_features
+from lggd.inputs import Labels, NodeData
 from lggd.learning.flow import BoundarySolver, Coefficients, Equation, Flow, LearnedCoefficients
 from lggd.progress import Callback
 from lggd.solvers.cauchy import INITIAL_VALUE
 from lggd.solvers.scheme import RK4, FixedStep, check_times
 from lggd.validation import check_instance, check_int, check_real
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 # The fitted statistics of a scale, by name. Distances come as [N, T, K]: nodes, times, classes.
 Fitted = Mapping[str, Tensor]
@@ -128,7 +130,7 @@ def _tiny(distances: Tensor) -> float:
 
 
 @dataclass(eq=False, repr=False)
-class DistanceFeatures(NodeClassifier):
+class DistanceFeatures(Member):
     """Distances to the labelled nodes of each class, as node features; by themselves they predict the nearest class.
 
     The settings are those that GGD, LGGD and SolvedLGGD share; `LGGD` describes them.
@@ -148,18 +150,18 @@ class DistanceFeatures(NodeClassifier):
 
     needs_edge_index = False
 
-    def _learn(self, nodes: Any, graph: Graph, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _learn(self, nodes: NodeData, graph: Graph, labels: Labels, seed: int, callback: Callback | None) -> None:
         """Trains the model, where there is anything to learn."""
 
     @abstractmethod
-    def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
+    def _solver(self, nodes: NodeData, graph: Graph) -> BoundarySolver:
         """The solver on these data, with the learned parameters."""
 
-    def _cached_solver(self, data: Any, graph: Callable[[], Graph]) -> BoundarySolver:
-        return self._solvers(identity_key(*input_tensors(data)), lambda: self._solver(data, graph()))
+    def _cached_solver(self, nodes: NodeData) -> BoundarySolver:
+        return self._solvers(identity_key(*nodes.tensors), lambda: self._solver(nodes, nodes.undirected_graph))
 
-    def _start(self, data: Any, num_classes: int) -> None:
-        super()._start(data, num_classes)
+    def _start(self, nodes: NodeData, num_classes: int) -> None:
+        super()._start(nodes, num_classes)
         self._solvers: Cache[BoundarySolver] = Cache(capacity=1)
         self._solved: Cache[tuple[Tensor, Tensor]] = Cache(capacity=1)
 
@@ -171,14 +173,14 @@ class DistanceFeatures(NodeClassifier):
             raise InputError("cross_fit", "be 0 (none) or at least 2 folds", 1)
         check_real("cap", self.cap, 0, closed="right", rule="be positive", remedy="Use math.inf for none.")
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
-        graph = read_graph(nodes)
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
+        graph = nodes.undirected_graph
         self._start(nodes, labels.num_classes)
         generator = torch.Generator().manual_seed(seed)
         # The order in which labelled nodes are assigned to folds.
         self.priority_ = torch.randperm(graph.num_nodes, generator=generator).to(graph.device)
         self._learn(nodes, graph, labels, seed, callback)
-        self._cached_solver(nodes, lambda: graph)
+        self._cached_solver(nodes)
         self.labels_ = labels.train.clone()
         self.scale_: Fitted = self.scale.fit(self._solve(nodes, self.cross_fit)[0])
 
@@ -186,7 +188,7 @@ class DistanceFeatures(NodeClassifier):
     def _held_out(self) -> float:
         return 0.0  # without training there is nothing to validate
 
-    def transform(self, data: Any) -> Any:
+    def transform(self, data: Data) -> Data:
         """Return a shallow copy of the data with the features in `x`, or in `attr_name` where that is set.
 
         The graph and the node features are those of `data`, the boundary is `labels_`: labels in `data` are not read.
@@ -196,62 +198,63 @@ class DistanceFeatures(NodeClassifier):
         setattr(changed, name, value)
         return changed
 
-    def fit_transform(self, data: Any, *, callback: Callback | None = None) -> Any:
+    def fit_transform(self, data: Data, *, callback: Callback | None = None) -> Data:
         """`fit(data).transform(data)`."""
         return self.fit(data, callback=callback).transform(data)
 
-    def __call__(self, data: Any) -> Any:
+    def __call__(self, data: Data) -> Data:
         """`transform`, so that the model can be used in `torch_geometric.transforms.Compose`."""
         return self.transform(data)
 
-    def features(self, data: Any) -> Tensor:
+    def features(self, data: Data | NodeData) -> Tensor:
         """Return the features, float32 `[N, T·K]`, with one more column where `reachable` is set."""
-        distances, reachable = self._solve(data, self.cross_fit)
+        distances, reachable = self._solve(NodeData.read(data), self.cross_fit)
         scaled = self.scale.apply(distances, self.scale_).flatten(1)
         return torch.cat([scaled, reachable.unsqueeze(1).float()], 1) if self.reachable else scaled
 
-    def inputs(self, data: Any) -> Tensor:
+    def inputs(self, data: Data | NodeData) -> Tensor:
         """Return the input of a backbone: the features, appended to `data.x` where `concat` is set."""
-        features = self.features(data)
-        return torch.cat([check_node_features(data).to_dense(), features], dim=1) if self.concat else features
+        nodes = NodeData.read(data)
+        features = self.features(nodes)
+        return torch.cat([nodes.features.to_dense(), features], dim=1) if self.concat else features
 
-    def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
+    def input_width(self, nodes: NodeData, num_classes: int) -> tuple[int, str]:
         """Return the number of columns of `inputs`, known before the fit, and what they are."""
         times = len(check_times(self.times))
         parts = {f"{times} times × {num_classes} classes": times * num_classes}
         parts |= {"1 for reachable": 1} if self.reachable else {}
-        columns = check_node_features(data).shape[1] if self.concat else 0
+        columns = nodes.features.shape[1] if self.concat else 0
         parts |= {f"{columns} columns of x": columns} if self.concat else {}
         return sum(parts.values()), " + ".join(parts)
 
-    def distances(self, data: Any) -> Tensor:
+    def distances(self, data: Data | NodeData) -> Tensor:
         """Return the distances behind the features, `[N, T, K]`, unscaled, with all labels on the boundary."""
-        return self._solve(data, folds=0)[0].clone()
+        return self._solve(NodeData.read(data), folds=0)[0].clone()
 
-    def nearness(self, data: Any) -> Tensor:
+    def nearness(self, data: Data | NodeData) -> Tensor:
         """Return softmax(−f) over the classes at each time, `[N, T, K]`."""
         return torch.softmax(-self.distances(data), dim=2)
 
-    def _probabilities(self, data: Any) -> Tensor:
-        return torch.softmax(-self.distances(data).mean(1), dim=1)
+    def _probabilities(self, nodes: NodeData) -> Tensor:
+        return torch.softmax(-self.distances(nodes).mean(1), dim=1)
 
-    def _solve(self, data: Any, folds: int) -> tuple[Tensor, Tensor]:
+    def _solve(self, nodes: NodeData, folds: int) -> tuple[Tensor, Tensor]:
         """Distances `[N, T, K]` and reachability `[N]`, those of labelled nodes without the labels of their own fold.
 
         The last solve is cached until labels or data change, and its solver until data change.
         """
         self._check_fitted()
-        if data.num_nodes != len(self.labels_):
+        if nodes.num_nodes != len(self.labels_):
             rule = f"have the {len(self.labels_)} nodes that the labels belong to"
-            raise InputError("data", rule, data.num_nodes, "Fit on the new graph.")
-        solver = self._cached_solver(data, lambda: read_graph(data))
+            raise InputError("data", rule, nodes.num_nodes, "Fit on the new graph.")
+        solver = self._cached_solver(nodes)
 
         def solve() -> tuple[Tensor, Tensor]:
             fold = assign_folds(self.labels_, self.priority_, folds)
             distances, reachable = solver.cross_fitted(self.labels_, fold, folds)
             return distances.clamp(max=self.cap), reachable
 
-        key = identity_key(self.labels_, *input_tensors(data))
+        key = identity_key(self.labels_, *nodes.tensors)
         return self._solved(None if key is None else (folds, key), solve)
 
     @property
@@ -263,8 +266,8 @@ class DistanceFeatures(NodeClassifier):
     def _state(self) -> dict[str, Tensor]:
         return {**super()._state(), "priority": self.priority_, **with_prefix("scale.", self.scale_)}
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        super()._restore(data, state)
+    def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
+        super()._restore(nodes, state)
         ones = torch.ones(1, len(check_times(self.times)), self.num_classes_)
         like = {"priority": self.labels_, **with_prefix("scale.", self.scale.fit(ones))}
         saved = {name: check_shape(name, state[name], value).to(self.labels_.device) for name, value in like.items()}

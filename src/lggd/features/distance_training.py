@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.inputs import Labels
 from lggd.graph import Graph
+from lggd.inputs import Labels, NodeData
 from lggd.learning.flow import BoundarySolver, Equation, Flow, boundary_mask
 from lggd.learning.networks import MLP, FromModule, Networks, PropagatedMLP
 from lggd.progress import Callback
@@ -60,12 +60,12 @@ class DistanceProblems:
         self._boundary: tuple[Targets, Tensor] | None = None
 
     @classmethod
-    def of_model(cls, model: LGGD, data: Any, graph: Graph, num_classes: int, seed: int) -> DistanceProblems:
+    def of_model(cls, model: LGGD, nodes: NodeData, graph: Graph, num_classes: int, seed: int) -> DistanceProblems:
         """The untrained problems of a model: one for each time, or one for all."""
         times, initial = check_times(model.times), read_initial(model.initial)
         horizons = [[k] for k in range(len(times))] if model.per_time else [range(len(times))]
         generators = _generators(seed, len(horizons), graph.device)
-        x: Any = initial.node_features(data, graph)
+        x: Any = initial.node_features(nodes, graph)
         networks = initial.networks(x, num_classes, generators)
         flow = Flow(Equation(graph, model.potential, generators), times, horizons, model.p, model.scheme)
         return cls(initial, x, networks, flow, num_classes)
@@ -89,14 +89,14 @@ class DistanceProblems:
         start = self.networks(self.x, training=False, training_follows=True).abs()
         return self.flow(start, None if self._boundary is None else self._boundary[1])
 
-    def solver(self, data: Any, graph: Graph) -> BoundarySolver:
+    def solver(self, nodes: NodeData, graph: Graph) -> BoundarySolver:
         """The solver on these data, which may differ from the training data."""
         flow, x = self.flow, self.x
         if graph is not flow.graph:
-            x = self.initial.node_features(data, graph)
+            x = self.initial.node_features(nodes, graph)
             if x.shape[1] != self.x.shape[1]:
                 rule = "have as many columns as the model was trained on"
-                raise InputError("data.x", rule, data.x.shape[1], "Fit on the new data.")
+                raise InputError("data.x", rule, nodes.features.shape[1], "Fit on the new data.")
             flow = flow.on(graph)
         with torch.no_grad():
             start = self.networks(x, training=False).abs().detach()

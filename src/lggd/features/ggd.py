@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from lggd.features.distance_features import DistanceFeatures, Scale, Standardize, check_fixed, fixed_solver
 from lggd.graph import Graph
+from lggd.inputs import NodeData
 from lggd.learning.flow import BoundarySolver
 from lggd.solvers.cauchy import INITIAL_VALUE
 from lggd.validation import check_real
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 @dataclass(eq=False, repr=False)
@@ -48,10 +52,10 @@ class GGD(DistanceFeatures):
         check_real("initial_value", self.initial_value, 0, math.inf, closed="left", rule="be non-negative and finite")
         check_fixed(self.potential)
 
-    def __call__(self, data: Any) -> Any:
+    def __call__(self, data: Data) -> Data:
         """`transform`; as there is nothing to learn, an unfitted model is first fitted to the data."""
         return self.transform(data) if hasattr(self, "labels_") else replace(self).fit_transform(data)
 
-    def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
+    def _solver(self, nodes: NodeData, graph: Graph) -> BoundarySolver:
         start = torch.full((graph.num_nodes, self.num_classes_), float(self.initial_value), device=graph.device)
         return fixed_solver(self, graph, start)

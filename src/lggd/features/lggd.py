@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from lggd.equation import DegreePotential
-from lggd.estimator import Labels, check_shape, read_graph
+from lggd.estimator import check_shape
 from lggd.features.distance_features import DistanceFeatures, MaxScale
 from lggd.features.distance_training import DistanceProblems, read_initial, train_distances
 from lggd.features.solved_lggd import SolvedLGGD
 from lggd.graph import Graph
+from lggd.inputs import Labels, NodeData
 from lggd.learning.flow import BoundarySolver, LearnedEdgeWeights
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.progress import Callback
@@ -120,22 +121,21 @@ class LGGD(DistanceFeatures):
     def _held_out(self) -> float:
         return self.validation
 
-    def _learn(self, nodes: Any, graph: Graph, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _learn(self, nodes: NodeData, graph: Graph, labels: Labels, seed: int, callback: Callback | None) -> None:
         self._problems = DistanceProblems.of_model(self, nodes, graph, labels.num_classes, seed)
         self.history_["distances"] = train_distances(self._problems, self, labels, callback)
 
-    def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
-        return self._problems.solver(data, graph)
+    def _solver(self, nodes: NodeData, graph: Graph) -> BoundarySolver:
+        return self._problems.solver(nodes, graph)
 
     def _state(self) -> dict[str, Tensor]:
         learned = {parameter.name: parameter.value.detach() for parameter in self._problems.parameters()}
         return {**super()._state(), **learned}
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        super()._restore(data, state)
-        graph = read_graph(data)
-        self._problems = DistanceProblems.of_model(self, data, graph, self.num_classes_, seed=0)
+    def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
+        super()._restore(nodes, state)
+        self._problems = DistanceProblems.of_model(self, nodes, nodes.undirected_graph, self.num_classes_, seed=0)
         with torch.no_grad():
             for parameter in self._problems.parameters():
                 parameter.value.copy_(check_shape(parameter.name, state[parameter.name], parameter.value))
-        self._cached_solver(data, lambda: graph)
+        self._cached_solver(nodes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,11 +13,11 @@ from lggd._system.memory import Cache, identity_key
 from lggd.closed_form import KernelRidge
 from lggd.closed_form.selection import fit_inverse_temperature
 from lggd.distances import distance
-from lggd.estimator import Labels, check_shape
-from lggd.estimator.graph_change import GraphChange
-from lggd.estimator.inputs import input_tensors, read_graph
+from lggd.estimator import check_shape
 from lggd.features.distance_features import DistanceFeatures, assign_folds, check_fixed, fixed_solver
 from lggd.graph import Graph
+from lggd.inputs import Labels, NodeData
+from lggd.inputs.graph_change import GraphChange
 from lggd.learning.flow import BoundarySolver
 from lggd.progress import Callback
 from lggd.solvers.scheme import check_times
@@ -62,7 +61,7 @@ class SolvedLGGD(DistanceFeatures):
     time_ : float
         The time of the predictions.
     share_ : DistanceShare
-        The `weight` of the plain distance d in the predictions, and its `sharpness` β. See `NodeClassifier` for others.
+        The `weight` of the plain distance d in the predictions, and its `sharpness` β. See `Member` for others.
 
     Examples
     --------
@@ -82,8 +81,8 @@ class SolvedLGGD(DistanceFeatures):
     def __post_init__(self) -> None:
         self.initial_: KernelRidge  # set by fit
 
-    def _start(self, data: Any, num_classes: int) -> None:
-        super()._start(data, num_classes)
+    def _start(self, nodes: NodeData, num_classes: int) -> None:
+        super()._start(nodes, num_classes)
         self._plain: Cache[Tensor] = Cache(capacity=1)
 
     def check_settings(self) -> None:
@@ -92,7 +91,7 @@ class SolvedLGGD(DistanceFeatures):
         self.initial.check_settings()
         check_fixed(self.potential)
 
-    def _learn(self, nodes: Any, graph: Graph, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _learn(self, nodes: NodeData, graph: Graph, labels: Labels, seed: int, callback: Callback | None) -> None:
         self._fit_inner(nodes, labels, seed, callback)
         self.time_, self.share_ = self._cross_validate(graph, labels.train)
 
@@ -122,17 +121,19 @@ class SolvedLGGD(DistanceFeatures):
         best = min(range(len(times)), key=losses.__getitem__)
         return times[best], DistanceShare.choose(torch.softmax(-values[:, best], dim=1), torch.cat(plain), truth)
 
-    def _probabilities(self, data: Any) -> Tensor:
+    def _probabilities(self, nodes: NodeData) -> Tensor:
         if self.time_ == 0:
-            probabilities = self.initial_._probabilities(data)
+            probabilities = self.initial_._probabilities(nodes)
         else:
-            distances = self._solve(data, folds=0)[0]
+            distances = self._solve(nodes, folds=0)[0]
             probabilities = torch.softmax(-distances[:, check_times(self.times).index(self.time_)], dim=1)
-        return self.share_.mix(probabilities, self._plain_distances(data)) if self.share_.weight else probabilities
+        return self.share_.mix(probabilities, self._plain_distances(nodes)) if self.share_.weight else probabilities
 
-    def _plain_distances(self, data: Any) -> Tensor:
-        key = identity_key(self.labels_, *input_tensors(data))
-        return self._plain(key, lambda: class_distances(read_graph(data), self.labels_, self.num_classes_, self.p))
+    def _plain_distances(self, nodes: NodeData) -> Tensor:
+        key = identity_key(self.labels_, *nodes.tensors)
+        return self._plain(
+            key, lambda: class_distances(nodes.undirected_graph, self.labels_, self.num_classes_, self.p)
+        )
 
     def _set_labels(self, labels: Tensor) -> None:
         super()._set_labels(labels)
@@ -144,15 +145,15 @@ class SolvedLGGD(DistanceFeatures):
         self.priority_ = torch.cat([self.priority_, new])
         self._solvers.clear()
 
-    def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
-        return fixed_solver(self, graph, _minus_log(self.initial_.left_out_proba(data)))
+    def _solver(self, nodes: NodeData, graph: Graph) -> BoundarySolver:
+        return fixed_solver(self, graph, _minus_log(self.initial_.left_out_proba(nodes)))
 
     def _state(self) -> dict[str, Tensor]:
         chosen = torch.tensor([self.time_, self.share_.weight, self.share_.sharpness], dtype=torch.float64)
         return {**super()._state(), "time and share": chosen}
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        super()._restore(data, state)
+    def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
+        super()._restore(nodes, state)
         self.time_, *share = check_shape("time and share", state["time and share"], torch.empty(3)).tolist()
         self.share_ = DistanceShare(*share)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,20 +14,21 @@ from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.backbones.network import check_user_module
 from lggd.backbones.training import train_backbones
 from lggd.errors import InputError
-from lggd.estimator import VALIDATION, Labels, NodeClassifier, with_prefix, without_prefix
-from lggd.estimator.inputs import stored_graph
+from lggd.estimator import VALIDATION, Member, with_prefix, without_prefix
 from lggd.features import GGD, LGGD, DistanceFeatures, SolvedLGGD
-from lggd.graph import read_weight
-from lggd.graph.edge_list import check_node_features
+from lggd.inputs import Labels, NodeData
 from lggd.models.plus import Ensemble
 from lggd.models.sampled_training import sample_labels, streamed_logits
 from lggd.progress import Callback
 from lggd.training.problems import Optimization, derived_seeds, read_seed
 from lggd.validation import check_instance
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 
 @dataclass(eq=False, repr=False)
-class LGGDClassifier(NodeClassifier):
+class LGGDClassifier(Member):
     """Classify the nodes of a graph from a few labels; further labels can be added without training.
 
     By default nothing is trained: distances start at the solution of `KernelRidge`, and the nearest class is predicted.
@@ -49,7 +50,7 @@ class LGGDClassifier(NodeClassifier):
     Attributes
     ----------
     features_, module_ :
-        The fitted features and the trained backbone. See `NodeClassifier` for the others.
+        The fitted features and the trained backbone. See `Member` for the others.
 
     Examples
     --------
@@ -89,7 +90,7 @@ class LGGDClassifier(NodeClassifier):
             check_instance("backbone", self.backbone, (Backbone, nn.Module), description)
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
 
-    def in_channels(self, data: Any) -> int:
+    def in_channels(self, data: Data) -> int:
         """Return the width of the features that the backbone is trained on, for a module of your own.
 
         It is T·K for T times and K classes, one more where `features.reachable` is set, and F more where
@@ -116,13 +117,13 @@ class LGGDClassifier(NodeClassifier):
         >>> model.fit(data).predict().shape
         torch.Size([34])
         """
-        return self._input_width(data, Labels.read(data).num_classes)[0]
+        return self._input_width(NodeData.read(data), Labels.read(data).num_classes)[0]
 
-    def _input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
+    def _input_width(self, nodes: NodeData, num_classes: int) -> tuple[int, str]:
         """The width of the backbone's input, and what it consists of."""
         if self.features is not None:
-            return self.features.input_width(data, num_classes)
-        return check_node_features(data).shape[1], "the columns of x"
+            return self.features.input_width(nodes, num_classes)
+        return nodes.features.shape[1], "the columns of x"
 
     @property
     def needs_edge_index(self) -> bool:  # type: ignore[override]
@@ -136,25 +137,24 @@ class LGGDClassifier(NodeClassifier):
             return VALIDATION
         return super()._held_out
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
         # Before anything is trained: both parts may draw their seeds from one generator.
         features_seed = 0 if self.features is None else read_seed(self.features.seed)
         if isinstance(self.backbone, nn.Module):
             width, meaning = self._input_width(nodes, labels.num_classes)
-            edges = nodes.edge_index, read_weight(nodes)
-            check_user_module(self.backbone, width, labels.num_classes, nodes.num_nodes, *edges, width_of=meaning)
+            check_user_module(self.backbone, width, labels.num_classes, nodes.num_nodes, *nodes.edges, width_of=meaning)
         self._start(nodes, labels.num_classes)
         self.module_: nn.Module | None = None
         self._fit_inner(nodes, labels, features_seed, callback)
         if self.backbone is not None:
-            x, graph = self._inputs(self.data_), stored_graph(self.data_)
-            edge_index, edge_weight, own_labels = self.data_.edge_index, read_weight(self.data_), labels
-            if graph is not None:
-                sample, edge_index, edge_weight, own_labels = sample_labels(graph, labels, seed)
-                x = x[sample]
-            edges = edge_index, edge_weight
+            x, targets = self._inputs(nodes), labels
+            if nodes.graph is None:
+                edges = nodes.edges
+            else:
+                sample, edge_index, edge_weight, targets = sample_labels(nodes.graph, labels, seed)
+                x, edges = x[sample], (edge_index, edge_weight)
             (self.module_,), self.history_["backbone"] = train_backbones(
-                self.backbone, x, edges, own_labels, self.optimization, [seed], callback=callback
+                self.backbone, x, edges, targets, self.optimization, [seed], callback=callback
             )
         self.labels_ = labels.train.clone()
 
@@ -166,28 +166,29 @@ class LGGDClassifier(NodeClassifier):
             model.features.seed = features_seed
         return model, backbone_seed
 
-    def _inputs(self, data: Any) -> Tensor:
+    def _inputs(self, nodes: NodeData) -> Tensor:
         """The inputs of the backbone, `[N, F]`."""
-        return check_node_features(data).to_dense() if self.features_ is None else self.features_.inputs(data)
+        inputs: Tensor = nodes.features.to_dense() if self.features_ is None else self.features_.inputs(nodes)
+        return inputs
 
-    def _probabilities(self, data: Any) -> Tensor:
+    def _probabilities(self, nodes: NodeData) -> Tensor:
         if self.module_ is None:
-            return self.features_._probabilities(data)  # type: ignore[no-any-return]
-        graph = stored_graph(data)
-        if graph is not None:
-            return torch.softmax(streamed_logits(self.module_, graph, self._inputs(data)), dim=1)
+            probabilities: Tensor = self.features_._probabilities(nodes)
+            return probabilities
+        if nodes.graph is not None:
+            return torch.softmax(streamed_logits(self.module_, nodes.graph, self._inputs(nodes)), dim=1)
         with torch.no_grad():
-            logits = self.module_.eval()(self._inputs(data), data.edge_index, read_weight(data))
+            logits = self.module_.eval()(self._inputs(nodes), nodes.edge_index, nodes.edge_weight)
         return torch.softmax(logits, dim=1)
 
     def _state(self) -> dict[str, Tensor]:
         module = {} if self.module_ is None else with_prefix("backbone.", self.module_.state_dict())
         return {**super()._state(), **module}
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        super()._restore(data, state)
+    def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
+        super()._restore(nodes, state)
         self.module_ = None
         if self.backbone is not None:
-            module = build_seeded(self.backbone, self._inputs(data).shape[1], self.num_classes_, seed=0)
+            module = build_seeded(self.backbone, self._inputs(nodes).shape[1], self.num_classes_, seed=0)
             module.load_state_dict(without_prefix("backbone.", state))
             self.module_ = module.eval()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -14,19 +14,23 @@ from lggd.backbones import GPR
 from lggd.closed_form import KernelRidge, PseudoLabels
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.errors import InputError
-from lggd.estimator import Labels, NodeClassifier, with_prefix, without_prefix
+from lggd.estimator import Member, with_prefix, without_prefix
 from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
+from lggd.inputs import Labels, NodeData
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout
 from lggd.progress import Callback, Progress
 from lggd.training.problems import Optimization, read_seed
 from lggd.validation import check_instance, check_int, check_real
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 DECAY = Optimization(weight_decay=5e-4)  # of the networks of `LGGDPlus`
 
 
 def _fit_part(
-    model: NodeClassifier, nodes: Any, labels: Labels, seed: int | torch.Generator, callback: Callback | None
+    model: Member, nodes: NodeData, labels: Labels, seed: int | torch.Generator, callback: Callback | None
 ) -> None:
     """Fits a part; ensembles and self-training may draw several seeds from the generator of the whole."""
     if isinstance(model, (Ensemble, SelfTraining)):
@@ -46,32 +50,32 @@ def _in_stage(callback: Callback | None, prefix: str) -> Callback | None:
     return prefixed
 
 
-class _MetaModel(NodeClassifier):
+class _MetaModel(Member):
     """What models that fit copies of another `model` have in common: the means over the copies, their parts."""
 
-    model: NodeClassifier
+    model: Member
     _inner = "model"  # of which an `Ensemble` fits several copies
 
     def check_settings(self) -> None:
-        check_instance("model", self.model, NodeClassifier, "a model such as LGGD()")
+        check_instance("model", self.model, Member, "a model such as LGGD()")
         self.model.check_settings()
 
-    def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
+    def input_width(self, nodes: NodeData, num_classes: int) -> tuple[int, str]:
         """Return the number of columns of `inputs`, known before the fit, and what they are."""
-        return self._providing("input_width").input_width(data, num_classes)  # type: ignore[no-any-return]
+        return self._providing("input_width").input_width(nodes, num_classes)  # type: ignore[no-any-return]
 
-    def features(self, data: Any) -> Tensor:
+    def features(self, data: Data | NodeData) -> Tensor:
         """Return the features of the copies, averaged, float32 `[N, F]`."""
         return self._average("features", data)
 
-    def inputs(self, data: Any) -> Tensor:
+    def inputs(self, data: Data | NodeData) -> Tensor:
         """Return the inputs of a backbone, averaged over the copies, float32 `[N, F]`."""
         return self._average("inputs", data)
 
-    def _probabilities(self, data: Any) -> Tensor:
-        return self._average("_probabilities", data)
+    def _probabilities(self, nodes: NodeData) -> Tensor:
+        return self._average("_probabilities", nodes)
 
-    def _average(self, method: str, data: Any) -> Tensor:
+    def _average(self, method: str, data: Data | NodeData) -> Tensor:
         self._check_fitted()
         self._providing(method)
         return torch.stack([getattr(part, method)(data) for part in self._parts().values()]).mean(0)
@@ -92,7 +96,7 @@ class Ensemble(_MetaModel):
 
     Parameters
     ----------
-    model : NodeClassifier
+    model : Member
         The model to copy; its own seed is not used.
     members : int
     seed : int or torch.Generator
@@ -101,7 +105,7 @@ class Ensemble(_MetaModel):
     Attributes
     ----------
     members_ : list
-        The fitted copies. See `NodeClassifier` for the others.
+        The fitted copies. See `Member` for the others.
 
     Examples
     --------
@@ -111,7 +115,7 @@ class Ensemble(_MetaModel):
     torch.Size([34, 2])
     """
 
-    model: NodeClassifier = field(default_factory=LGGD)
+    model: Member = field(default_factory=LGGD)
     members: int = 3
     seed: int | torch.Generator = 0
 
@@ -119,7 +123,7 @@ class Ensemble(_MetaModel):
         check_int("members", self.members, minimum=1)
         super().check_settings()
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int | torch.Generator, callback: Callback | None) -> None:
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int | torch.Generator, callback: Callback | None) -> None:
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
         self._start(nodes, labels.num_classes)
         self.members_: list[Any] = []
@@ -135,21 +139,21 @@ class Ensemble(_MetaModel):
     def _reseeded(self, seed: int) -> tuple[Self, int]:
         return copy.copy(self), seed  # the members draw theirs
 
-    def _parts(self) -> dict[str, NodeClassifier]:
+    def _parts(self) -> dict[str, Member]:
         return {f"members.{k}.": member for k, member in enumerate(self.members_)}
 
-    def nearness(self, data: Any) -> Tensor:
+    def nearness(self, data: Data | NodeData) -> Tensor:
         """Return softmax(−f) over the classes at each time, averaged over the members, `[N, T, K]`."""
         return self._average("nearness", data)
 
-    def _probabilities(self, data: Any) -> Tensor:
+    def _probabilities(self, nodes: NodeData) -> Tensor:
         if isinstance(self.model, DistanceFeatures):
-            return self.nearness(data).mean(1)
-        return super()._probabilities(data)
+            return self.nearness(nodes).mean(1)
+        return super()._probabilities(nodes)
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+    def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
         parts = [without_prefix(f"members.{k}.", state) for k in range(self.members)]
-        self.members_ = [self._restored(self.model, data, part) for part in parts]
+        self.members_ = [self._restored(self.model, nodes, part) for part in parts]
 
 
 @dataclass(eq=False, repr=False)
@@ -160,7 +164,7 @@ class SelfTraining(_MetaModel):
 
     Parameters
     ----------
-    model : NodeClassifier
+    model : Member
     fraction : float
         Fraction of the nodes predicted as each class whose predictions are added; 0 adds none.
     rounds : int
@@ -170,8 +174,8 @@ class SelfTraining(_MetaModel):
 
     Attributes
     ----------
-    model_ : NodeClassifier
-        The model fitted in the last round. See `NodeClassifier` for the others.
+    model_ : Member
+        The model fitted in the last round. See `Member` for the others.
 
     Examples
     --------
@@ -182,7 +186,7 @@ class SelfTraining(_MetaModel):
     ['distances', 'self-training 1 distances']
     """
 
-    model: NodeClassifier = field(default_factory=LGGD)
+    model: Member = field(default_factory=LGGD)
     fraction: float = 0.3
     rounds: int = 1
     seed: int | torch.Generator = 0
@@ -195,7 +199,7 @@ class SelfTraining(_MetaModel):
         check_int("rounds", self.rounds, minimum=1)
         super().check_settings()
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int | torch.Generator, callback: Callback | None) -> None:
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int | torch.Generator, callback: Callback | None) -> None:
         self._start(nodes, labels.num_classes)
         rounds = self.rounds if self.fraction else 0
         for number in range(1 + rounds):
@@ -224,7 +228,7 @@ def _weighted_readout() -> WeightedReadout:
 
 
 @dataclass(eq=False, repr=False)
-class LGGDPlus(NodeClassifier):
+class LGGDPlus(Member):
     """Classify nodes by learned distances, more accurately than `LGGDClassifier` but at a higher cost.
 
     The default starts in closed form, with self-training, and adds networks where they pay: twelve networks (`GPR`) in
@@ -244,7 +248,7 @@ class LGGDPlus(NodeClassifier):
     Attributes
     ----------
     features_, readout_ :
-        The fitted features and readout. See `NodeClassifier` for the others.
+        The fitted features and readout. See `Member` for the others.
 
     Examples
     --------
@@ -255,7 +259,7 @@ class LGGDPlus(NodeClassifier):
     torch.Size([34, 2])
     """
 
-    features: NodeClassifier = field(default_factory=_solved_features)
+    features: Member = field(default_factory=_solved_features)
     readout: Readout = field(default_factory=_weighted_readout)
     seed: int | torch.Generator = 0
 
@@ -283,7 +287,7 @@ class LGGDPlus(NodeClassifier):
         self.features.check_settings()
         self.readout.check_settings()
 
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
         generator = torch.Generator().manual_seed(seed)
         self._start(nodes, labels.num_classes)
         self.features_, self.readout_ = copy.copy(self.features), copy.copy(self.readout)
@@ -292,13 +296,13 @@ class LGGDPlus(NodeClassifier):
         self.readout_.fit(self.features_, labels, generator, self.history_, callback)
         self.labels_ = labels.train.clone()
 
-    def _probabilities(self, data: Any) -> Tensor:
-        return self.readout_.predict_proba(self.features_, data)
+    def _probabilities(self, nodes: NodeData) -> Tensor:
+        return self.readout_.predict_proba(self.features_, nodes)
 
     def _state(self) -> dict[str, Tensor]:
         return {**super()._state(), **with_prefix("readout.", self.readout_.state())}
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        super()._restore(data, state)
+    def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
+        super()._restore(nodes, state)
         self.readout_ = copy.copy(self.readout)
-        self.readout_.restore(self.features_, data, without_prefix("readout.", state))
+        self.readout_.restore(self.features_, nodes, without_prefix("readout.", state))

@@ -16,10 +16,9 @@ from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.backbones.training import train_backbones
 from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError
-from lggd.estimator import Labels, saveable, with_prefix, without_prefix
+from lggd.estimator import saveable, with_prefix, without_prefix
 from lggd.features.solved_lggd import mixture_weights
-from lggd.graph import read_weight
-from lggd.graph.edge_list import check_node_features
+from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.training.engine import History
 from lggd.training.problems import Optimization, read_seed
@@ -43,14 +42,14 @@ class Readout(ABC):
         """Trains the networks of the readout, if any; their seeds are drawn from the generator."""
 
     @abstractmethod
-    def predict_proba(self, features: Any, data: Any) -> Tensor:
+    def predict_proba(self, features: Any, nodes: NodeData) -> Tensor:
         """Returns the probability of each class, float32 `[N, K]`."""
 
     def state(self) -> dict[str, Tensor]:
         """Returns the learned tensors by name."""
         return {}
 
-    def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:  # noqa: B027
+    def restore(self, features: Any, nodes: NodeData, state: Mapping[str, Tensor]) -> None:  # noqa: B027
         """Restores the tensors that `state` returned."""
 
 
@@ -66,8 +65,8 @@ class NearestClass(Readout):
     torch.Size([34, 2])
     """
 
-    def predict_proba(self, features: Any, data: Any) -> Tensor:
-        return features._probabilities(data)  # type: ignore[no-any-return]
+    def predict_proba(self, features: Any, nodes: NodeData) -> Tensor:
+        return features._probabilities(nodes)  # type: ignore[no-any-return]
 
 
 @dataclass(eq=False)
@@ -121,28 +120,27 @@ class BackboneReadout(Readout):
         callback: Callback | None,
     ) -> None:  # fmt: skip
         seeds = [read_seed(generator) for _ in range(self.members)]
-        data, earlier = features.data_, sum(stage.endswith("backbone") for stage in history)
+        nodes, earlier = features.data_, sum(stage.endswith("backbone") for stage in history)
         stage = f"readout {earlier + 1} backbone" if earlier else "backbone"  # curves need different names
-        labels = labels.with_confident(features._probabilities(data), self.confident)
+        labels = labels.with_confident(features._probabilities(nodes), self.confident)
         both = self.use_features and self.use_x
-        self.x_scale_ = float(features.features(data).norm(dim=1).mean()) if both else 1.0
+        self.x_scale_ = float(features.features(nodes).norm(dim=1).mean()) if both else 1.0
         self.modules_, history[stage] = train_backbones(
-            self.backbone, self._inputs(features, data), self._edges(data), labels, self.optimization, seeds, stage,
+            self.backbone, self._inputs(features, nodes), self._edges(nodes), labels, self.optimization, seeds, stage,
             callback,
         )  # fmt: skip
 
-    def _inputs(self, features: Any, data: Any) -> Tensor:
+    def _inputs(self, features: Any, nodes: NodeData) -> Tensor:
         if not self.use_x:
-            return features.features(data)  # type: ignore[no-any-return]
-        x = normalize(check_node_features(data).to_dense())
-        return torch.cat([x * self.x_scale_, features.features(data)], dim=1) if self.use_features else x
+            return features.features(nodes)  # type: ignore[no-any-return]  # features are of several classes
+        x = normalize(nodes.features.to_dense())
+        return torch.cat([x * self.x_scale_, features.features(nodes)], dim=1) if self.use_features else x
 
-    def _edges(self, data: Any) -> tuple[Tensor, Tensor | None]:
-        diffused = data if self.diffusion is None else self.diffusion.transform(data)
-        return diffused.edge_index, read_weight(diffused)
+    def _edges(self, nodes: NodeData) -> tuple[Tensor, Tensor | None]:
+        return nodes.edges if self.diffusion is None else self.diffusion.diffuse(*nodes.edges, nodes.num_nodes)
 
-    def predict_proba(self, features: Any, data: Any) -> Tensor:
-        inputs, edges = self._inputs(features, data), self._edges(data)
+    def predict_proba(self, features: Any, nodes: NodeData) -> Tensor:
+        inputs, edges = self._inputs(features, nodes), self._edges(nodes)
         with torch.no_grad():
             return torch.stack([torch.softmax(module(inputs, *edges), dim=1) for module in self.modules_]).mean(0)
 
@@ -152,9 +150,9 @@ class BackboneReadout(Readout):
             state |= with_prefix(f"modules.{k}.", module.state_dict())
         return state
 
-    def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
+    def restore(self, features: Any, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
         self.x_scale_, self.modules_ = float(state["x_scale"]), []
-        width = self._inputs(features, data).shape[1]
+        width = self._inputs(features, nodes).shape[1]
         for k in range(self.members):
             module = build_seeded(self.backbone, width, features.num_classes_, seed=0)
             module.load_state_dict(without_prefix(f"modules.{k}.", state))
@@ -200,11 +198,11 @@ class MeanReadout(Readout):
         for readout in self.readouts_:
             readout.fit(features, labels, generator, history, callback)
 
-    def predict_proba(self, features: Any, data: Any) -> Tensor:
+    def predict_proba(self, features: Any, nodes: NodeData) -> Tensor:
         seen = min(1.0, self.labels_seen_ / int((features.labels_ >= 0).sum())) ** 2 if self.fade else 1.0
         trained = (isinstance(readout, BackboneReadout) for readout in self.readouts_)
         weights = [own * seen if fades else own for own, fades in zip(self._weights(), trained, strict=True)]
-        parts = [readout.predict_proba(features, data) * w for readout, w in zip(self.readouts_, weights, strict=True)]
+        parts = [readout.predict_proba(features, nodes) * w for readout, w in zip(self.readouts_, weights, strict=True)]
         return sum(parts[1:], start=parts[0]) / sum(weights)
 
     def _weights(self) -> list[float]:
@@ -215,10 +213,10 @@ class MeanReadout(Readout):
         parts = {f"{k}.{name}": value for k, own in enumerate(self.readouts_) for name, value in own.state().items()}
         return {"labels_seen": torch.tensor(self.labels_seen_), **parts}
 
-    def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
+    def restore(self, features: Any, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
         self.readouts_, self.labels_seen_ = [copy.copy(own) for own in self.readouts], int(state["labels_seen"])
         for k, readout in enumerate(self.readouts_):
-            readout.restore(features, data, without_prefix(f"{k}.", state))
+            readout.restore(features, nodes, without_prefix(f"{k}.", state))
 
 
 @dataclass(eq=False)
@@ -277,6 +275,6 @@ class WeightedReadout(MeanReadout):
     def state(self) -> dict[str, Tensor]:
         return {**super().state(), "weights": torch.tensor(self.weights_, dtype=torch.float64)}
 
-    def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
-        super().restore(features, data, state)
+    def restore(self, features: Any, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
+        super().restore(features, nodes, state)
         self.weights_ = state["weights"].tolist()

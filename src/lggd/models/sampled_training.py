@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from lggd.backbones.convolutions import scaled_laplacian
-from lggd.estimator.inputs import Labels
 from lggd.graph import Graph
 from lggd.graph.neighbourhood import induced_edges, sample_neighbourhood
 from lggd.graph.sparse import normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
+from lggd.inputs import Labels
 
 # Labels whose neighbourhood is sampled, and neighbours of each node in each hop: at most half a million nodes.
-MOST_LABELS, FANOUTS = 4096, (10, 10)
+MAX_LABELS, FANOUTS = 4096, (10, 10)
 
 
 def sample_labels(graph: Graph, labels: Labels, seed: int) -> tuple[Tensor, Tensor, Tensor | None, Labels]:
@@ -29,7 +29,7 @@ def sample_labels(graph: Graph, labels: Labels, seed: int) -> tuple[Tensor, Tens
         total = max(1, int((part >= 0).sum()))
         for k in range(labels.num_classes):
             members = (part == k).nonzero().squeeze(1)
-            count = max(1, MOST_LABELS * len(members) // total)
+            count = max(1, MAX_LABELS * len(members) // total)
             seeds.append(members[torch.randperm(len(members), generator=generator)[:count]])
     nodes = sample_neighbourhood(graph.csr, torch.cat(seeds), FANOUTS, seed)
     own = Labels(labels.train[nodes], labels.validation[nodes], labels.num_classes, labels.held_out)

@@ -21,8 +21,8 @@ from lggd.app.runs.methods import METHODS, Method
 from lggd.baselines import MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
 from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.inputs import Labels
 from lggd.graph.edge_list import check_node_features
+from lggd.inputs import Labels
 from lggd.models.classifier import LGGDClassifier
 from lggd.validation import check_int, check_real, suggestion
 

@@ -159,7 +159,7 @@ def compare(
         A graph with classes `y`, -1 where unknown, and possibly node features `x` and `edge_weight`. Its masks are not
         used: splits are drawn from all labels.
     methods : sequence or mapping, optional
-        Names of methods, as of `lggd run --method`; or a mapping from names to objects: a `NodeClassifier` or another
+        Names of methods, as of `lggd run --method`; or a mapping from names to objects: a `Member` or another
         model with `fit(data)` and `predict_proba()`, a torch module called as `module(x, edge_index)`, or a classifier
         of scikit-learn, which sees `x` alone. A list may have both. By default about nine methods take part, those of
         scikit-network and scikit-learn where installed, and plug-ins: entry points of the group "lggd.methods".

@@ -27,7 +27,7 @@ from lggd.baselines import (
 )
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
-from lggd.estimator.estimator import NodeClassifier
+from lggd.estimator.member import Member
 from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
@@ -116,7 +116,7 @@ METHODS: Mapping[str, Method] = {
 
 def build_model(
     name: str, backbone: str | None = None, preset: str = "default", epochs: int | None = None, seed: int = 0
-) -> NodeClassifier:
+) -> Member:
     """Returns an unfitted model of `METHODS` with a backbone of `BACKBONES` and a preset of `PRESETS`.
 
     >>> build_model("lggd-trained", "gat", epochs=5).backbone
@@ -168,7 +168,7 @@ class RunSettings:
             raise InputError("method", rule, self.method, remedy)
         self.model()
 
-    def model(self, large: bool = False) -> NodeClassifier:
+    def model(self, large: bool = False) -> Member:
         """An unfitted model; for a `large` graph, the default methods are kernel ridge with few kernels."""
         model = build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
         is_default = self.method in ("lggd", "kernel-ridge") and self.backbone in (None, "none")

@@ -27,10 +27,10 @@ from lggd.closed_form import KernelRidge
 from lggd.datasets.by_name import split_fingerprint
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.estimator import NodeClassifier
-from lggd.estimator.inputs import read_graph, stored_graph
+from lggd.estimator.member import Member
 from lggd.estimator.settings import to_plain
 from lggd.features.distance_features import DistanceFeatures
+from lggd.inputs import NodeData
 from lggd.models import Ensemble, SelfTraining
 from lggd.progress import Callback, Progress
 from lggd.training.engine import History
@@ -68,7 +68,7 @@ class RunResult:
 
     input: RunInput
     settings: RunSettings
-    model: NodeClassifier
+    model: Member
     accuracy: Mapping[str, float | None]
     seconds: Mapping[str, float | None]
     additions: tuple[LabelAddition, ...]
@@ -103,7 +103,7 @@ def run(run_input: RunInput, settings: RunSettings = RunSettings(), *, callback:
     accuracy: dict[str, float | None] = {"reference": None, "model": None}
     seconds, curves = dict(accuracy), dict[str, History]()
 
-    def fit(model: NodeClassifier, part: str) -> Tensor:
+    def fit(model: Member, part: str) -> Tensor:
         title, start = settings.titles()[part], time.perf_counter()
 
         def report(progress: Progress) -> None:
@@ -156,7 +156,7 @@ def _accuracy(predicted: Tensor, truth: Tensor, nodes: Tensor) -> float:
     return 100 * int((predicted[nodes] == truth[nodes]).sum()) / len(nodes)
 
 
-def _additions(model: NodeClassifier, truth: Tensor, nodes: Tensor, seed: int) -> tuple[LabelAddition, ...]:
+def _additions(model: Member, truth: Tensor, nodes: Tensor, seed: int) -> tuple[LabelAddition, ...]:
     """Adds labels of held-out nodes in batches, measures accuracy on those never added, and restores the labels."""
     if len(nodes) < MIN_TO_REVEAL:
         return ()
@@ -187,7 +187,7 @@ def distance_features(features: Any) -> list[DistanceFeatures]:
     return [features] if isinstance(features, DistanceFeatures) else []
 
 
-def _distances(model: NodeClassifier) -> Tensor | None:
+def _distances(model: Member) -> Tensor | None:
     """The distances `[T, N, K]` behind the predictions, means over the members of an ensemble; None without any."""
     inner = distance_features(getattr(model, "features_", None))
     if not inner:
@@ -201,7 +201,7 @@ def feature_names(features: DistanceFeatures, classes: list[str]) -> list[str]:
     return per_class + features.feature_names_[len(per_class) :]
 
 
-def _metadata(model: NodeClassifier, run_input: RunInput) -> dict[str, Any]:
+def _metadata(model: Member, run_input: RunInput) -> dict[str, Any]:
     """The names that are saved with a model."""
     metadata: dict[str, Any] = {"dataset": run_input.name, "classes": run_input.classes}
     if not run_input.is_stored:  # names of nodes on disk stay there
@@ -216,9 +216,9 @@ def _metadata(model: NodeClassifier, run_input: RunInput) -> dict[str, Any]:
 # -- the folder of a run ----------------------------------------------------------------------------------------------
 
 
-def predictions_name(model: NodeClassifier) -> str:
+def predictions_name(model: Member) -> str:
     """The file of the predictions: a table of text, or of a graph on disk one that is faster to write and to read."""
-    return PREDICTIONS if stored_graph(model.data_) is None else f"{Path(PREDICTIONS).stem}.parquet"
+    return PREDICTIONS if model.data_.graph is None else f"{Path(PREDICTIONS).stem}.parquet"
 
 
 def now() -> str:
@@ -325,7 +325,7 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
         seconds=result.seconds["all"] or 0.0, settings=settings, num_edges=run_input.num_edges,
         classes=run_input.classes, ids=run_input.ids, accuracy=result.accuracy, curves=result.curves,
         times=inner[0].times if inner else (), distances=result.distances,
-        positions=pos if pos is not None and pos.shape[1] == 2 else layout_graph(read_graph(data)),
+        positions=pos if pos is not None and pos.shape[1] == 2 else layout_graph(NodeData.read(data).undirected_graph),
         edges=data.edge_index, y=data.y, labels=result.measured_labels, predicted=probabilities.argmax(1),
         probabilities=probabilities, test_mask=run_input.held_out, additions=result.additions,
         notes=run_notes(result, report=True),

@@ -17,7 +17,7 @@ from lggd.datasets.by_name import load
 from lggd.datasets.pyg_data import MASKS, checked_data, read_data_file, read_pyg_dataset
 from lggd.datasets.stored_data import NodeNames, load_stored
 from lggd.errors import InputError
-from lggd.estimator.inputs import count_edges, graph_files, pack_graph, stored_graph
+from lggd.inputs import NodeData
 from lggd.validation import check_int, check_real, listed
 
 if TYPE_CHECKING:
@@ -194,26 +194,26 @@ class RunInput:
     @property
     def num_edges(self) -> int:
         """The number of undirected edges."""
-        return count_edges(self.data)
+        return NodeData.read(self.data).num_edges // 2
 
     @property
     def is_stored(self) -> bool:
         """Whether the graph is on disk."""
-        return stored_graph(self.data) is not None
+        return NodeData.read(self.data).graph is not None
 
     @property
     def is_large(self) -> bool:
         """Whether the graph is on disk and has so many edges that each pass over them counts."""
-        graph = stored_graph(self.data)
+        graph = NodeData.read(self.data).graph
         return graph is not None and graph.num_edges > MAX_EDGES
 
 
 def data_fingerprint(data: Data, names: Sequence[str] = ("y", *MASKS)) -> str:
     """Returns a SHA-256 digest of a graph, its features, and these tensors: by default labels and split."""
     known = {name: getattr(data, name, None) for name in names}
-    tensors = pack_graph(data) | {name: value for name, value in known.items() if value is not None}
-    files = graph_files(data)
-    return fingerprint(tensors, b"" if files is None else files.fingerprint.encode())
+    nodes = NodeData.read(data)
+    tensors = nodes.pack() | {name: value for name, value in known.items() if value is not None}
+    return fingerprint(tensors, b"" if nodes.files is None else nodes.files.fingerprint.encode())
 
 
 def _check_hold_out(test_share: float, split: int) -> None:

@@ -23,10 +23,9 @@ from lggd.app.tables.graph_files import read_label_file
 from lggd.app.tables.output_files import write_features, write_predictions
 from lggd.datasets.stored_data import names_of
 from lggd.errors import InputError
-from lggd.estimator import storage
-from lggd.estimator.estimator import NodeClassifier
-from lggd.estimator.inputs import LastLabelError, count_edges
+from lggd.estimator import Member, storage
 from lggd.html import escape_text
+from lggd.inputs.labels import LastLabelError
 from lggd.models import load_model
 from lggd.text import timestamp
 from lggd.validation import listed, suggestion
@@ -137,7 +136,7 @@ class SavedModel:
 
     @property
     def num_edges(self) -> int:
-        return count_edges(self.model.data_)
+        return int(self.model.data_.num_edges) // 2
 
     @property
     def parent(self) -> Path:
@@ -322,7 +321,7 @@ def belongs_to_run(model: Path) -> bool:
 
 
 def write_sidecar_files(
-    folder: Path, place: Path, model: NodeClassifier, ids: Sequence[str], classes: Sequence[str]
+    folder: Path, place: Path, model: Member, ids: Sequence[str], classes: Sequence[str]
 ) -> dict[str, list[str]]:
     """Writes the files that belong next to a changed model, whose folder will be `place`, into `folder`.
 
@@ -348,7 +347,7 @@ def write_sidecar_files(
         marked.append(REPORT)
     files.append(SUMMARY)
     facts = {
-        "when": when, "nodes": len(ids), "edges": count_edges(model.data_),
+        "when": when, "nodes": len(ids), "edges": model.data_.num_edges // 2,
         "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), "refreshed": files,
         "outdated": marked,
     }  # fmt: skip
@@ -356,7 +355,7 @@ def write_sidecar_files(
     return {"refreshed": files, "outdated": marked}
 
 
-def _features(model: NodeClassifier) -> Tensor | None:
+def _features(model: Member) -> Tensor | None:
     features = getattr(model, "features_", None)
     return None if features is None or "feature_names" not in model.metadata_ else features.features(model.data_).cpu()
 

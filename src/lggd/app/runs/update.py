@@ -16,7 +16,6 @@ from lggd.app.tables.graph_files import read_undirected_edges
 from lggd.app.tables.nodes import ID_NAMES, node_columns, read_node_file
 from lggd.app.tables.table import find_column
 from lggd.errors import InputError
-from lggd.graph.edge_list import read_weight
 from lggd.validation import listed
 
 # Weights of the same edge in two tables may differ by rounding.
@@ -77,7 +76,7 @@ def _columns(saved: SavedModel) -> Columns:
     stored = saved.model.metadata_.get("columns")
     if isinstance(stored, dict):
         return Columns(**stored)
-    x = getattr(saved.model.data_, "x", None)
+    x = saved.model.data_.x
     return Columns([] if x is None else [str(k) for k in range(x.shape[1])], [])
 
 
@@ -129,9 +128,9 @@ def _check_columns(path: Path, names: Sequence[str], columns: Columns) -> str:
 
 def _read_edges(saved: SavedModel, path: Path, ids: Sequence[str]) -> tuple[Tensor, Tensor | None, int]:
     """The new edges of a table in both directions, their weights, and how many others the model has already."""
-    columns, data = _columns(saved), saved.model.data_
+    columns = _columns(saved)
     edges, weight = read_undirected_edges(path, ids, columns.edge_format, columns.symmetrize)
-    known, known_weight = data.edge_index, read_weight(data)
+    known, known_weight = saved.model.data_.edges
     if weight is None and known_weight is not None:
         remedy = "Add a third column, weight."
         raise InputError(path, "have weights, because the edges of the model have weights", "none", remedy)

@@ -30,7 +30,7 @@ from lggd.app.studio.store import LabelChange, LabelStore, StaleEditError
 from lggd.app.studio.studio_graph import StudioGraph
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
-from lggd.estimator.inputs import without_labels
+from lggd.inputs import NodeData
 from lggd.validation import suggestion
 
 # Settings are chosen again when there are this many times as many labels.
@@ -262,7 +262,7 @@ class Session:
         snapshot = self.snapshot
         if not self._needs_choice(snapshot):
             return
-        known, data = self._model or self.graph.model, without_labels(self.graph.data)
+        known, data = self._model or self.graph.model, NodeData.read(self.graph.data).to_pyg()
         data.y = snapshot.compact()
         model = KernelRidge(growth=math.inf).fit(data) if known is None else known.reselected(data.y)
 

@@ -20,8 +20,9 @@ from lggd.app.runs.saved_model import SavedModel
 from lggd.app.studio.store import UNLABELLED, LabelStore
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
-from lggd.estimator.inputs import check_data, pack_graph, read_graph, read_mask, read_y, without_labels
 from lggd.graph import Graph
+from lggd.inputs import NodeData
+from lggd.inputs.labels import read_mask, read_y
 from lggd.validation import check_same_length
 
 if TYPE_CHECKING:
@@ -56,24 +57,24 @@ class StudioGraph:
         cls, data: Data, ids: list[str] | None = None, classes: list[str] | None = None, name: str | None = None
     ) -> StudioGraph:
         """The graph of a PyG Data, whose labels are `y` where `train_mask`, and held out where `test_mask`."""
-        check_data(data)
-        count, is_known = data.num_nodes, getattr(data, "y", None) is not None
+        nodes = NodeData.read(data)
+        count, is_known = nodes.num_nodes, getattr(data, "y", None) is not None
         truth = read_y(data).clamp(min=UNLABELLED).numpy() if is_known else np.full(count, UNLABELLED)
         num_classes = int(truth.max(initial=UNLABELLED)) + 1
         if classes is None:
             classes = getattr(data, "class_names", None) or [str(k) for k in range(num_classes)]
         if len(classes) < num_classes:
             raise InputError("classes", f"name at least {num_classes} classes", len(classes))
-        nodes = [str(k) for k in (range(count) if ids is None else ids)]
-        check_same_length("ids", nodes, count, "node")
-        for argument, names in (("ids", nodes), ("classes", classes)):
+        node_ids = [str(k) for k in (range(count) if ids is None else ids)]
+        check_same_length("ids", node_ids, count, "node")
+        for argument, names in (("ids", node_ids), ("classes", classes)):
             repeated = [each for each, times in Counter(names).items() if times > 1]
             if repeated:
                 raise InputError(argument, "have different names", f"{repeated[0]!r} twice", "Rename one.")
         train, test = (read_mask(data, mask, count) for mask in ("train_mask", "test_mask"))
         visible = (truth >= 0) & (True if train is None else train.numpy())
         return cls(
-            name=str(name or getattr(data, "name", None) or "graph"), data=without_labels(data), ids=nodes,
+            name=str(name or getattr(data, "name", None) or "graph"), data=nodes.to_pyg(), ids=node_ids,
             classes=tuple(classes), labels=np.where(visible, truth, UNLABELLED), truth=truth,
             held_out=(truth >= 0) & ~visible & (False if test is None else test.numpy()),
         )  # fmt: skip
@@ -97,7 +98,7 @@ class StudioGraph:
         columns = saved.model.metadata_.get("columns")
         labels = saved.model.labels_.numpy().astype(np.int64)
         return cls(
-            name=saved.dataset, data=without_labels(saved.model.data_), ids=list(saved.ids),
+            name=saved.dataset, data=saved.model.data_.to_pyg(), ids=list(saved.ids),
             classes=tuple(saved.classes), labels=labels, truth=labels.copy(), held_out=np.zeros(len(labels), bool),
             pictures=_digit_pictures() if saved.dataset == "digits" and len(labels) == 1797 else None,
             columns=Columns(**columns) if isinstance(columns, dict) else None,
@@ -115,12 +116,12 @@ class StudioGraph:
 
     @cached_property
     def graph(self) -> Graph:
-        return read_graph(self.data)
+        return NodeData.read(self.data).undirected_graph
 
     @cached_property
     def fingerprint(self) -> str:
         """A SHA-256 digest of nodes, edges and features; labels may differ."""
-        return fingerprint(pack_graph(self.data), "\0".join(self.ids).encode("utf-8", "surrogatepass"))
+        return fingerprint(NodeData.read(self.data).pack(), "\0".join(self.ids).encode("utf-8", "surrogatepass"))
 
     def open_store(self, path: str | Path) -> LabelStore:
         """The labels in this file; a new one begins with those of the graph."""

@@ -1,144 +1,22 @@
-"""What models read of PyG data: the graph, the node features, and the labels of training and validation nodes."""
+"""The labels of training and validation nodes: read from PyG data, held out, added, changed and removed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from lggd._system.files import size_in_words
-from lggd._system.memory import equal
-from lggd.errors import InputError, InputTypeError, NotSymmetricError
-from lggd.graph import Graph
+from lggd.errors import InputError, InputTypeError
 from lggd.graph.edge_list import numbers, whole_numbers
-from lggd.graph.stored_graph import StoredGraph
 
-# The attributes of PyG data that a model depends on, besides the labels.
-INPUTS = ("x", "edge_index", "edge_weight", "edge_attr", "graph")
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 UNLABELLED = -1
 # The minimum number of labels per class for holding some out for validation.
-FEWEST_TO_HOLD_OUT = 20
-
-
-def check_data(data: Any) -> Any:
-    """Returns PyG data; raises an error for anything else."""
-    if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
-        raise InputTypeError("data", "be a PyG Data", type(data).__name__)
-    return data
-
-
-def read_graph(data: Any) -> Graph:
-    """The graph of PyG data, which must be symmetric."""
-    check_data(data)
-    graph = stored_graph(data)
-    if graph is not None:
-        if graph.is_directed:
-            remedy = "Build it again without directions."
-            raise InputError("data.graph", "have no directions, which models do not use", "a directed one", remedy)
-        return graph
-    try:
-        return Graph.from_pyg(data, dtype=torch.float32)
-    except InputError as error:
-        weight = "data.edge_attr" if getattr(data, "edge_weight", None) is None else "data.edge_weight"
-        argument = {"edges": "data.edge_index", "weight": weight}.get(error.argument, error.argument)
-        remedy = "Divide all weights by the largest." if "unbounded" in error.hints else error.remedy
-        if isinstance(error, NotSymmetricError):
-            argument = "data.edge_index"
-            remedy = "Apply torch_geometric.transforms.ToUndirected() to the data first."
-        raise error.replace(argument=argument, remedy=remedy) from error
-
-
-def stored_graph(data: Any) -> Graph | None:
-    """The graph on disk of data without `edge_index`; None for any other data."""
-    graph = getattr(data, "graph", None)
-    return graph if isinstance(graph, Graph) and getattr(data, "edge_index", None) is None else None
-
-
-def count_edges(data: Any) -> int:
-    """The number of undirected edges of data, in memory or on disk."""
-    graph = stored_graph(data)
-    return int(data.edge_index.shape[1] if graph is None else graph.num_edges) // 2
-
-
-def graph_files(data: Any) -> StoredGraph | None:
-    """The files of such a graph."""
-    graph = stored_graph(data)
-    return None if graph is None else graph.stored
-
-
-def check_storage(data: Any, model: str, needs_edge_index: bool) -> None:
-    """Raises an error if a model that needs all edges in memory gets a graph on disk, or one with directions."""
-    graph = stored_graph(data)
-    if graph is None:
-        return
-    if needs_edge_index:
-        size = size_in_words(16 * graph.num_edges)
-        remedy = f"Set data.edge_index = data.graph.edge_index, which takes {size}, or use KernelRidge() or GGD()."
-        raise InputError("data", f"have its edges in memory for {model}", "a graph on disk", remedy)
-    read_graph(data)
-
-
-def input_tensors(data: Any) -> tuple[Tensor | None, ...]:
-    """The tensors of the data that distances depend on, besides the labels."""
-    named = [getattr(data, name, None) for name in INPUTS]
-    graph = stored_graph(data)
-    named += [] if graph is None else [graph.csr.indptr, graph.csr.indices, graph.csr.weight]
-    return tuple(value if isinstance(value, Tensor) else None for value in named)
-
-
-def without_labels(data: Any) -> Any:
-    """The graph and its node features alone: all that predictions may depend on besides the known labels."""
-    from torch_geometric.data import Data
-
-    inputs = {name: getattr(data, name, None) for name in INPUTS}
-    return Data(**{name: value for name, value in inputs.items() if value is not None}, num_nodes=data.num_nodes)
-
-
-def same_inputs(one: Any, other: Any) -> bool:
-    """Whether two data have the same graph and the same node features."""
-    if one is other:
-        return True
-    if getattr(one, "num_nodes", None) != getattr(other, "num_nodes", None):
-        return False
-    mine, its = graph_files(one), graph_files(other)
-    if mine is not None and its is not None:  # their checksums are known: edges need not be read
-        return mine.fingerprint == its.fingerprint and equal(one.x, other.x)
-    return equal(input_tensors(one), input_tensors(other))
-
-
-def pack_graph(data: Any) -> dict[str, Tensor]:
-    """The graph and the node features of PyG data as tensors; sparse features as indices and values.
-
-    Of a graph on disk nothing that is in its folder.
-    """
-    named = ((name, getattr(data, name, None)) for name in INPUTS)
-    files = graph_files(data)
-    packed = {name: value for name, value in named if isinstance(value, Tensor)}
-    if files is not None and packed.get("x") is files.x:
-        packed.pop("x", None)
-    if "x" in packed and packed["x"].layout != torch.strided:
-        x = packed.pop("x").to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-        packed |= {"x.places": x.indices(), "x.values": x.values(), "x.shape": torch.tensor(x.shape)}
-    return {**packed, "num_nodes": torch.tensor(data.num_nodes)}
-
-
-def unpack_graph(packed: Mapping[str, Tensor], graph: Graph | None = None) -> Any:
-    """The PyG data of a packed graph, or of one on disk: the inverse of `pack_graph`."""
-    from torch_geometric.data import Data
-
-    stored: dict[str, Any] = {name: packed[name] for name in INPUTS if name in packed}
-    if graph is not None and graph.stored is not None:
-        stored = {"x": graph.stored.x, "graph": graph} | stored
-        stored = {name: value for name, value in stored.items() if value is not None}
-    data = Data(**stored, num_nodes=int(packed["num_nodes"]))
-    if "x.places" in packed:
-        shape = tuple(packed["x.shape"].tolist())
-        x = torch.sparse_coo_tensor(packed["x.places"], packed["x.values"], shape, check_invariants=True)
-        data.x = x.coalesce()
-    return data
+MIN_TO_HOLD_OUT = 20
 
 
 class LabelConflictError(InputError):
@@ -165,7 +43,7 @@ class Labels:
     held_out: bool = False  # whether validation nodes were drawn from the training nodes: they may join them again
 
     @classmethod
-    def read(cls, data: Any) -> Labels:
+    def read(cls, data: Data) -> Labels:
         """From `y` with -1 for unlabelled nodes, or from `y` where `train_mask` and `val_mask` are True.
 
         No other entry of `y` is read, not even to count the classes.
@@ -220,11 +98,11 @@ class Labels:
     def hold_out(self, fraction: float, generator: torch.Generator) -> Labels:
         """Labels with validation nodes: the existing ones, or else a fraction of each class's labels, drawn at random.
 
-        None are held out where some class has fewer than `FEWEST_TO_HOLD_OUT` labels: they are more useful for training
+        None are held out where some class has fewer than `MIN_TO_HOLD_OUT` labels: they are more useful for training
         than for validation. Training then runs for a fixed number of epochs.
         """
         fewest = int(torch.bincount(self.train[self.train >= 0]).min())
-        if bool((self.validation >= 0).any()) or fraction == 0 or fewest < FEWEST_TO_HOLD_OUT:
+        if bool((self.validation >= 0).any()) or fraction == 0 or fewest < MIN_TO_HOLD_OUT:
             return self
         train, validation = self.train.clone(), self.validation.clone()
         for k in range(self.num_classes):
@@ -240,11 +118,11 @@ class Labels:
         Nodes with a label of either kind keep it.
         """
         free = (self.train < 0) & (self.validation < 0)
-        nodes, classes = most_confident(probabilities, free, fraction)
+        nodes, classes = confident_predictions(probabilities, free, fraction)
         return replace(self, train=self.train.index_copy(0, nodes, classes))
 
 
-def most_confident(probabilities: Tensor, free: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+def confident_predictions(probabilities: Tensor, free: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     """The most confident `fraction` of the predictions of each class among `free` nodes, bool `[N]`.
 
     Returns the nodes, class by class, and their predicted classes, int64 `[n]` each.
@@ -280,7 +158,7 @@ def replace_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> 
     return replaced
 
 
-def without_nodes(known: Tensor, nodes: Any, num_classes: int) -> Tensor:
+def remove_labels(known: Tensor, nodes: Any, num_classes: int) -> Tensor:
     """Returns `known`, int64 `[N]`, without the labels of these nodes; no class may lose its last label."""
     ids = _read_nodes(known, nodes)
     _check_labelled(known, ids, "Leave it out.")
@@ -320,7 +198,7 @@ def _read_nodes(known: Tensor, nodes: Any) -> Tensor:
 
 
 def _check_agreement(ids: Tensor, classes: Tensor, other: Tensor, remedy: str) -> None:
-    """Raises an error where the class of a node is not the `other` one that it is to have."""
+    """Raises an error if a node gets two different classes."""
     conflict = classes != other
     if bool(conflict.any()):
         node, label, known = (int(values[conflict][0]) for values in (ids, classes, other))
@@ -347,7 +225,7 @@ def _check_every_class(labels: Tensor, num_classes: int) -> None:
         raise error
 
 
-def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:
+def accuracy(predicted: Tensor, data: Data, mask: Tensor | None, known: Tensor) -> float:
     """The fraction of `predicted` that equals `data.y` on `mask`, `data.test_mask`, or labels that are not `known`."""
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor):
@@ -361,11 +239,13 @@ def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -
         raise InputError("mask", f"be a mask of shape {list(y.shape)}", f"{mask.dtype} {list(mask.shape)}")
     counted = mask & (y >= 0)
     if not bool(counted.any()):
-        raise InputError("mask", "contain a node with a label in `data.y`", "none", "Known ones count only in a mask.")
+        raise InputError(
+            "mask", "contain a node with a label in `data.y`", "none", "Pass `mask` to score labelled nodes."
+        )
     return float((predicted[counted] == y[counted]).float().mean())
 
 
-def read_y(data: Any) -> Tensor:
+def read_y(data: Data) -> Tensor:
     """The classes of the nodes, int64 `[N]`."""
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor):
@@ -378,7 +258,7 @@ def read_y(data: Any) -> Tensor:
     return y.long()
 
 
-def read_mask(data: Any, name: str, num_nodes: int) -> Tensor | None:
+def read_mask(data: Data, name: str, num_nodes: int) -> Tensor | None:
     """A mask, bool `[N]`; None where the data have none of this name."""
     mask = getattr(data, name, None)
     if mask is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from lggd.errors import InputError
-from lggd.estimator.inputs import UNLABELLED
-from lggd.graph.edge_list import check_weights, numbers, read_weight, whole_numbers, with_edges
+from lggd.graph.edge_list import check_weights, numbers, whole_numbers
+from lggd.inputs.labels import UNLABELLED
+from lggd.inputs.node_data import NodeData
 from lggd.validation import check_entries
 
 
@@ -22,7 +23,7 @@ class GraphChange:
 
     Parameters
     ----------
-    data : torch_geometric.data.Data
+    nodes : NodeData
         The graph afterwards: the kept edges in their order, then the new ones in both directions.
     num_new_nodes : int
         New nodes have the highest numbers.
@@ -34,7 +35,7 @@ class GraphChange:
         Node features of the new nodes, dense `[M, F]`; F is 0 without node features.
     """
 
-    data: Any
+    nodes: NodeData
     num_new_nodes: int
     kept: Tensor
     touched: Tensor
@@ -42,13 +43,12 @@ class GraphChange:
 
     @property
     def num_nodes(self) -> int:
-        return int(self.data.num_nodes)
+        return self.nodes.num_nodes
 
     @property
     def new_edges(self) -> Tensor:
         """The new edges in both directions, int64 `[2, E]`."""
-        edges: Tensor = self.data.edge_index[:, int(self.kept.sum()) :]
-        return edges
+        return self.nodes.edges[0][:, int(self.kept.sum()) :]
 
     def grow_labels(self, labels: Tensor) -> Tensor:
         """The labels `[N]` of all nodes afterwards: new ones have none."""
@@ -59,52 +59,52 @@ class GraphChange:
         return torch.cat([values[self.kept], new.to(values.dtype)])
 
 
-def new_nodes(data: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> GraphChange:
+def new_nodes(nodes: NodeData, x: Any, edge_index: Any, edge_weight: Any = None) -> GraphChange:
     """The arrival of nodes with node features `x [M, F]`, and of edges.
 
     Without node features F is 0, or x is None: then the edges name the new nodes.
     """
-    edges = _read_edges(edge_index, data.edge_index.device)
-    if getattr(data, "x", None) is not None:
-        x = _read_rows(x, data.x)
-        return _added(data, x, len(x), edges, edge_weight)
+    edges = _read_edges(edge_index, nodes.edges[0].device)
+    if nodes.x is not None:
+        x = _read_rows(x, nodes.x)
+        return _added(nodes, x, len(x), edges, edge_weight)
     if x is None:
-        count = int(edges.max()) + 1 - data.num_nodes if edges.numel() else 0
+        count = int(edges.max()) + 1 - nodes.num_nodes if edges.numel() else 0
         if count <= 0:
-            rule = f"name a new node, {data.num_nodes} or above, because there are no node features"
+            rule = f"name a new node, {nodes.num_nodes} or above, because there are no node features"
             raise InputError("edge_index", rule, "none", "Use add_edges for edges between known nodes.")
     elif tuple(np.shape(x))[1:] == (0,) and len(x):
         count = len(x)
     else:
         remedy = "Pass None: the edges name the new nodes."
         raise InputError("x", "be None, because the graph has no node features", type(x).__name__, remedy)
-    return _added(data, None, count, edges, edge_weight)
+    return _added(nodes, None, count, edges, edge_weight)
 
 
-def new_edges(data: Any, edge_index: Any, edge_weight: Any = None) -> GraphChange:
+def new_edges(nodes: NodeData, edge_index: Any, edge_weight: Any = None) -> GraphChange:
     """The arrival of edges between known nodes."""
-    return _added(data, None, 0, _read_edges(edge_index, data.edge_index.device), edge_weight)
+    return _added(nodes, None, 0, _read_edges(edge_index, nodes.edges[0].device), edge_weight)
 
 
-def removed_edges(data: Any, edge_index: Any) -> GraphChange:
+def removed_edges(nodes: NodeData, edge_index: Any) -> GraphChange:
     """The removal of edges, each named in one direction or in both."""
-    known, edges = data.edge_index, _read_edges(edge_index, data.edge_index.device)
-    _check_range(edges, data.num_nodes, "Only edges between known nodes can be removed.")
-    _check_once(edges, data.num_nodes)
-    missing = ~torch.isin(_keys(edges, data.num_nodes), _keys(known, data.num_nodes))
+    (known, weight), count = nodes.edges, nodes.num_nodes
+    edges = _read_edges(edge_index, known.device)
+    _check_range(edges, count, "Only edges between known nodes can be removed.")
+    _check_once(edges, count)
+    missing = ~torch.isin(_keys(edges, count), _keys(known, count))
     if bool(missing.any()):
         i, j = edges[:, missing][:, 0].tolist()
         clause = "there is none between the nodes {0} and {1}"
         raise InputError("edge_index", "contain edges of the graph", but=clause, nodes=[i, j])
-    kept = ~torch.isin(_keys(known, data.num_nodes), _keys(edges, data.num_nodes))
-    weight = read_weight(data)
-    changed = with_edges(data, known[:, kept], None if weight is None else weight[kept])
-    return GraphChange(changed, 0, kept, torch.unique(edges), _no_rows(data))
+    kept = ~torch.isin(_keys(known, count), _keys(edges, count))
+    changed = replace(nodes, edge_index=known[:, kept], edge_weight=None if weight is None else weight[kept])
+    return GraphChange(changed, 0, kept, torch.unique(edges), _no_rows(nodes))
 
 
-def _added(data: Any, x: Tensor | None, count: int, edges: Tensor, edge_weight: Any) -> GraphChange:
-    num_nodes, known, known_weight = data.num_nodes + count, data.edge_index, read_weight(data)
-    _check_range(edges, num_nodes, f"The graph has {data.num_nodes} nodes and gets {count} new ones.")
+def _added(nodes: NodeData, x: Tensor | None, count: int, edges: Tensor, edge_weight: Any) -> GraphChange:
+    num_nodes, (known, known_weight) = nodes.num_nodes + count, nodes.edges
+    _check_range(edges, num_nodes, f"The graph has {nodes.num_nodes} nodes and gets {count} new ones.")
     weight = _read_weights(edge_weight, edges, known_weight)
     _check_new(edges, known, num_nodes)
     edges, weight = _both_directions(edges, weight, num_nodes)
@@ -113,20 +113,19 @@ def _added(data: Any, x: Tensor | None, count: int, edges: Tensor, edge_weight: 
         weight = torch.cat([before, weight.to(before.dtype)])
     elif known_weight is not None:  # no edge is new
         weight = known_weight.clone()
-    changed = with_edges(data, torch.cat([known, edges], 1), weight)
-    changed.num_nodes = num_nodes
-    if x is not None:
-        changed.x = appended_rows(data.x, x)
-    new = torch.arange(data.num_nodes, num_nodes, device=known.device)
+    changed = replace(
+        nodes, num_nodes=num_nodes, edge_index=torch.cat([known, edges], 1), edge_weight=weight,
+        x=nodes.x if x is None or nodes.x is None else appended_rows(nodes.x, x),
+    )  # fmt: skip
+    new = torch.arange(nodes.num_nodes, num_nodes, device=known.device)
     kept = torch.ones(known.shape[1], dtype=torch.bool, device=known.device)
     touched = torch.unique(torch.cat([edges.flatten(), new]))
-    return GraphChange(changed, count, kept, touched, _no_rows(data) if x is None else x)
+    return GraphChange(changed, count, kept, touched, _no_rows(nodes) if x is None else x)
 
 
-def _no_rows(data: Any) -> Tensor:
+def _no_rows(nodes: NodeData) -> Tensor:
     """Node features of no node."""
-    x = getattr(data, "x", None)
-    return torch.empty(0, 0 if x is None else x.shape[1], device=data.edge_index.device)
+    return torch.empty(0, 0 if nodes.x is None else nodes.x.shape[1], device=nodes.edges[0].device)
 
 
 def _read_rows(x: Any, features: Tensor) -> Tensor:
@@ -214,27 +213,7 @@ def _keys(edges: Tensor, num_nodes: int) -> Tensor:
 
 
 def appended_rows(x: Tensor, new: Tensor) -> Tensor:
-    """The rows of x, then the new ones; x is not changed.
-
-    Dense rows are kept in a buffer with room for more: copying all features would take longer than solving.
-    """
-    if x.layout != torch.strided:
-        return torch.cat([x.to_sparse_coo(), new.to_sparse_coo()]).coalesce()  # type: ignore[no-untyped-call]
-    room: _Room | None = getattr(x, "_lggd_room", None)
-    if room is None or room.used != len(x) or len(x) + len(new) > len(room.rows):
-        rows = x.new_empty(len(x) + len(new) + len(x) // 8 + 8, x.shape[1])
-        rows[: len(x)] = x
-        room = _Room(rows, len(x))
-    room.rows[len(x) : len(x) + len(new)] = new
-    room.used += len(new)
-    grown = room.rows[: room.used]
-    grown._lggd_room = room  # type: ignore[attr-defined]
-    return grown
-
-
-@dataclass(eq=False)
-class _Room:
-    """Rows of which the first `used` are in use; those are never written again."""
-
-    rows: Tensor
-    used: int
+    """The rows of x, dense or sparse, then the new ones."""
+    if x.layout == torch.strided:
+        return torch.cat([x, new])
+    return torch.cat([x.to_sparse_coo(), new.to_sparse_coo()]).coalesce()  # type: ignore[no-untyped-call]  # torch

@@ -6,8 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator import inputs as reading
-from lggd.estimator.inputs import FEWEST_TO_HOLD_OUT, LabelConflictError, Labels, accuracy, merge_labels
+from lggd.inputs.labels import MIN_TO_HOLD_OUT, UNLABELLED, LabelConflictError, Labels, accuracy, merge_labels
 from support.small_data import blocks, changed, garbled, random
 
 
@@ -207,7 +206,7 @@ def test_a_small_fraction_holds_out_one_of_each():
 
 
 def test_nothing_is_held_out_where_a_class_has_few_labels():
-    assert FEWEST_TO_HOLD_OUT == 20
+    assert MIN_TO_HOLD_OUT == 20
     few = plenty((19, 100, 100))
     assert few.hold_out(0.2, random()) is few
     assert plenty((20, 100, 100)).hold_out(0.2, random()).held_out
@@ -336,7 +335,7 @@ def test_the_check_on_conflicts_catches_an_overwrite(monkeypatch):
 
 
 def test_unlabelled_is_minus_one_as_documented():
-    assert reading.UNLABELLED == -1
+    assert UNLABELLED == -1
 
 
 # -- Accuracy ----------------------------------------------------------------------------------------------------------
@@ -371,5 +370,5 @@ def test_the_accuracy_needs_labels_and_a_mask_that_fits():
         with pytest.raises(InputError) as caught:
             accuracy(data.y, other, mask, data.y)
         assert caught.value.argument == argument
-    with pytest.raises(InputError, match=r"with a label in `data.y`, got none\. Known ones count only in a mask\."):
+    with pytest.raises(InputError, match=r"with a label in `data.y`, got none\. Pass `mask` to score labelled nodes\."):
         accuracy(data.y, changed(data, test_mask=None), None, data.y)

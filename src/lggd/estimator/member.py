@@ -7,7 +7,7 @@ import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,31 +15,26 @@ from torch import Tensor, nn
 from lggd._system.files import replacing_folder
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, removed_edges
-from lggd.estimator.inputs import (
-    Labels,
-    accuracy,
-    check_data,
-    check_storage,
-    merge_labels,
-    replace_labels,
-    stored_graph,
-    without_labels,
-    without_nodes,
-)
 from lggd.estimator.settings import changed_params, format_setting, get_params, model_card, saveable
+from lggd.inputs.graph_change import GraphChange, new_edges, new_nodes, removed_edges
+from lggd.inputs.labels import Labels, accuracy, merge_labels, remove_labels, replace_labels
+from lggd.inputs.node_data import NodeData
 from lggd.progress import Callback
 from lggd.training.engine import History, without_prefix
 from lggd.training.problems import read_seed
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 # The fraction of labels that most models hold out for validation.
 VALIDATION = 0.2
 
 
-class NodeClassifier(ABC):
-    """A model that classifies the nodes of the graph it is fitted to.
+class Member(ABC):
+    """A model of the classes of nodes.
 
-    Subclasses are dataclasses whose fields are their settings. Attributes set by `fit` end in an underscore.
+    It classifies the nodes of the graph that it is fitted to. Subclasses are dataclasses whose fields are their
+    settings. Attributes set by `fit` end in an underscore.
 
     Attributes
     ----------
@@ -51,20 +46,22 @@ class NodeClassifier(ABC):
     additions_ : list of dict
         The labels set by `add_labels`, with timestamps. Those of `change_labels` and `remove_labels` also have
         `change`, "changed" or "removed", and the labels `before`; the label of a removed one is -1.
+    data_ : NodeData
+        The graph and the node features.
     metadata_ : dict
         User data for JSON, such as the names of nodes and classes; saved with the model.
 
     Examples
     --------
     >>> import lggd
-    >>> isinstance(lggd.KernelRidge(), NodeClassifier)
+    >>> isinstance(lggd.KernelRidge(), Member)
     True
     """
 
     seed: int | torch.Generator
     labels_: Tensor
     num_classes_: int
-    data_: Any
+    data_: NodeData
     history_: dict[str, History]
     additions_: list[dict[str, Any]]
     metadata_: dict[str, Any]
@@ -85,7 +82,7 @@ class NodeClassifier(ABC):
         return self._inner_model is not None and self._inner_model.accepts_nodes
 
     @property
-    def _inner_model(self) -> NodeClassifier | None:
+    def _inner_model(self) -> Member | None:
         return getattr(self, self._inner) if self._inner else None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -97,13 +94,13 @@ class NodeClassifier(ABC):
         """Checks the settings, without data; raises an `InputError` if one is invalid."""
 
     @abstractmethod
-    def _fit_to(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
         """Fits the model to these labels.
 
         Afterwards only the training labels are in use, so that an outer model can be trained on its predictions.
         """
 
-    def _fit_inner(self, nodes: Any, labels: Labels, seed: int, callback: Callback | None) -> None:
+    def _fit_inner(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
         """Fits a copy of the inner model, and adds its curves to those of this one; None stays None."""
         inner = copy.copy(self._inner_model)
         setattr(self, f"{self._inner}_", inner)
@@ -120,10 +117,10 @@ class NodeClassifier(ABC):
         return model, seed
 
     @abstractmethod
-    def _probabilities(self, data: Any) -> Tensor:
+    def _probabilities(self, nodes: NodeData) -> Tensor:
         """The probability of each class, float32 `[N, K]`."""
 
-    def _parts(self) -> Mapping[str, NodeClassifier]:
+    def _parts(self) -> Mapping[str, Member]:
         """Fitted models inside this one, by the prefix that the names of their tensors have in `_state`."""
         return {} if self._inner_model is None else {f"{self._inner}.": getattr(self, f"{self._inner}_")}
 
@@ -131,13 +128,13 @@ class NodeClassifier(ABC):
         """The learned tensors by name; by default those of all parts."""
         return {prefix + name: x for prefix, part in self._parts().items() for name, x in part._state().items()}
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+    def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
         """Restores such a state; `labels_` and `num_classes_` are already set. By default restores the inner model."""
         if self._inner:
-            inner = self._restored(self._inner_model, data, without_prefix(f"{self._inner}.", state))
+            inner = self._restored(self._inner_model, nodes, without_prefix(f"{self._inner}.", state))
             setattr(self, f"{self._inner}_", inner)
 
-    def fit(self, data: Any, *, callback: Callback | None = None) -> Self:
+    def fit(self, data: Data, *, callback: Callback | None = None) -> Self:
         """Fit the model to a graph with some labelled nodes.
 
         A fit that fails leaves the model unfitted; a refit discards everything learned or added before.
@@ -161,18 +158,18 @@ class NodeClassifier(ABC):
         >>> lggd.KernelRidge().fit(lggd.load("karate")).num_classes_
         2
         """
-        check_data(data)
-        try:
-            with torch.inference_mode(False), torch.enable_grad():  # the caller may have disabled gradients
+        with torch.inference_mode(False), torch.enable_grad():  # the caller may have disabled gradients
+            nodes = NodeData.read(data)
+            try:
                 self.check_settings()
-                check_storage(data, type(self).__name__, self.needs_edge_index)
+                nodes.check_storage(type(self).__name__, self.needs_edge_index)
                 seed = read_seed(self.seed)
                 labels = Labels.read(data).hold_out(self._held_out, torch.Generator().manual_seed(seed))
-                self._fit_to(data, labels, seed, callback)
+                self._fit_to(nodes, labels, seed, callback)
                 self._set_labels(labels.known)
-        except BaseException:
-            self._unfit()
-            raise
+            except BaseException:
+                self._unfit()
+                raise
         return self
 
     @property
@@ -180,20 +177,20 @@ class NodeClassifier(ABC):
         """The fraction of labels to hold out where there are no validation nodes; that of an inner model, if any."""
         return VALIDATION if self._inner_model is None else self._inner_model._held_out
 
-    def _start(self, data: Any, num_classes: int) -> None:
+    def _start(self, nodes: NodeData, num_classes: int) -> None:
         """Resets the fitted attributes."""
         self._unfit()
-        self.num_classes_, self.data_ = num_classes, without_labels(data)
+        self.num_classes_, self.data_ = num_classes, nodes
         self.history_, self.additions_, self.metadata_ = {}, [], {}
 
     def _unfit(self) -> None:
         self.__dict__.pop("labels_", None)  # a model with labels counts as fitted
 
-    def predict(self, data: Any = None) -> Tensor:
+    def predict(self, data: Data | NodeData | None = None) -> Tensor:
         """Return the most probable class of each node, int64 `[N]`; without data, of the graph it was fitted to."""
         return self.predict_proba(data).argmax(1)
 
-    def predict_proba(self, data: Any = None) -> Tensor:
+    def predict_proba(self, data: Data | NodeData | None = None) -> Tensor:
         """Return the probability of each class, float32 `[N, K]`; without data, on the graph it was fitted to.
 
         >>> import lggd
@@ -201,9 +198,9 @@ class NodeClassifier(ABC):
         torch.Size([34, 2])
         """
         self._check_fitted()
-        return self._probabilities(self.data_ if data is None else check_data(data))
+        return self._probabilities(self.data_ if data is None else NodeData.read(data))
 
-    def score(self, data: Any, mask: Tensor | None = None) -> float:
+    def score(self, data: Data, mask: Tensor | None = None) -> float:
         """Return the accuracy over `mask`, or `data.test_mask`, or the labels in `data.y` that the model lacks.
 
         >>> import lggd
@@ -269,7 +266,7 @@ class NodeClassifier(ABC):
         >>> model.remove_labels([0]).labels_[0].item()
         -1
         """
-        return self._relabel("removed", without_nodes, nodes)
+        return self._relabel("removed", remove_labels, nodes)
 
     def _relabel(self, change: str, relabelled: Callable[..., Tensor], *nodes_and_labels: Any) -> Self:
         """Uses other labels and records the difference in `additions_`."""
@@ -342,7 +339,7 @@ class NodeClassifier(ABC):
         if not self.accepts_nodes:
             remedy = "Fit again on the new graph, or use KernelRidge()."
             raise InputError("model", "accept nodes and edges without training", type(self).__name__, remedy)
-        if stored_graph(self.data_) is not None:
+        if self.data_.graph is not None:
             remedy = "Build the graph again with the new nodes and edges, and fit on it."
             raise InputError("model", "be fitted to a graph in memory to accept nodes and edges", "one on disk", remedy)
         self._change_graph(change(self.data_, *nodes_or_edges))
@@ -352,7 +349,7 @@ class NodeClassifier(ABC):
         """Uses another graph for predictions, in all parts too."""
         for part in self._parts().values():
             part._change_graph(change)
-        self.data_, self.labels_ = change.data, change.grow_labels(self.labels_)
+        self.data_, self.labels_ = change.nodes, change.grow_labels(self.labels_)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name; with `deep` also those of nested settings, as "features__times"."""
@@ -399,14 +396,14 @@ class NodeClassifier(ABC):
             raise InputError(str(folder), f"contain a saved {cls.__name__}", f"a {type(model).__name__}", remedy)
         return model
 
-    def _restored(self, model: Any, data: Any, state: Mapping[str, Tensor]) -> Any:
+    def _restored(self, model: Any, nodes: NodeData, state: Mapping[str, Tensor]) -> Any:
         """Returns a copy of an inner model, restored from its saved state; None stays None."""
         if model is None:
             return None
         model = copy.copy(model)
-        model._start(data, self.num_classes_)
+        model._start(nodes, self.num_classes_)
         model.labels_ = self.labels_
-        model._restore(data, state)
+        model._restore(nodes, state)
         return model
 
     def _check_fitted(self) -> None:
