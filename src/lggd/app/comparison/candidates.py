@@ -21,8 +21,7 @@ from lggd.app.runs.methods import METHODS, Method
 from lggd.baselines import MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
 from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import InputError, InputTypeError
-from lggd.graph.edge_list import check_node_features
-from lggd.inputs import Labels
+from lggd.inputs import Labels, NodeData
 from lggd.models.classifier import LGGDClassifier
 from lggd.validation import check_int, check_real, suggestion
 
@@ -74,7 +73,7 @@ class FeatureClassifier:
         from sklearn.base import clone
 
         labels = Labels.read(data)
-        self.x_, y = check_node_features(data).to_dense().cpu().numpy(), labels.train.cpu().numpy()
+        self.x_, y = NodeData.read(data).features.to_dense().cpu().numpy(), labels.train.cpu().numpy()
         self.num_classes_, known = labels.num_classes, y >= 0
         if type(self.estimator).__module__.startswith("sklearn.semi_supervised"):
             known = np.ones_like(known)  # -1 marks unlabelled rows there as here
