@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from lggd.errors import InputError, InputTypeError
 from lggd.inputs import Labels, NodeData
 from lggd.models.classifier import LGGDClassifier
 from lggd.validation import check_int, check_real, suggestion
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 GROUP = "lggd.methods"  # the group of entry points of plug-ins
 KNN = {"kernel": "knn", "n_neighbors": 10}
@@ -69,7 +72,7 @@ class FeatureClassifier:
         self.estimator.set_params(**{name.removeprefix("estimator__"): value for name, value in params.items()})
         return self
 
-    def fit(self, data: Any) -> FeatureClassifier:
+    def fit(self, data: Data) -> FeatureClassifier:
         from sklearn.base import clone
 
         labels = Labels.read(data)
