@@ -19,12 +19,12 @@ from lggd import (
     fit_together,
 )
 from lggd._system.memory import equal
-from lggd.baselines import MixUp
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import passes
 from lggd.estimator.inputs import same_inputs
 from lggd.estimator.passes import curves_of, first_equal, in_passes
 from lggd.features.training_memory import USABLE, fitting_problems
+from reproduction.baselines import MixUp
 from support.batches import CLASSIFIERS, DATA, DIVIDED, FEATURES, FEW, SOME, learned, stages
 from support.small_data import CLASSES, Averages, blocks, changed, splits
 from support.small_models import TIMES, WIDTH, is_fitted, plus, stop_at

@@ -90,8 +90,7 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["run", "predict", "add-labels", "remove-labels", "update", "features", "distance", "figure robustness",
-     "figure geodesic", "reproduce", "report", "sweep"],
+    ["run", "predict", "add-labels", "remove-labels", "update", "features", "distance"],
 )  # fmt: skip
 def test_help_teaches_by_example(name: str) -> None:
     result = command(*name.split(), "--help")

@@ -6,7 +6,6 @@ import pytest
 
 from lggd.app.runs.methods import METHODS, RunSettings, build_model
 from lggd.errors import InputError
-from lggd.estimator.settings import get_at
 
 
 @pytest.mark.parametrize(
@@ -38,8 +37,8 @@ def test_settings_reach_the_model(method: str) -> None:
     model = build_model(method, epochs=7 if trained else None, seed=5)
     assert {value for name, value in model.get_params().items() if name.split("__")[-1] == "seed"} == {5}
     if trained:
-        epochs = [get_at(model, f"{network}optimization.epochs") for network in METHODS[method].networks]
-        assert set(epochs) == {7}
+        params = model.get_params()
+        assert {params[f"{network}optimization__epochs"] for network in METHODS[method].networks} == {7}
     else:
         with pytest.raises(InputError, match=f"`epochs` must be omitted for {method}, which is not trained, got 7"):
             build_model(method, epochs=7)
