@@ -101,7 +101,7 @@ def exponents() -> str:
         p: fmean(
             fmean(one["test"])
             for one in _lines("distances-pay")
-            if not one["x"] and one["model"] == f"LGGD.solved p={p}"
+            if not one["x"] and one["model"] == f"EvolvedKernelRidge p={p}"
         )
         for p in ("1", "2", "inf")
     }

@@ -39,7 +39,7 @@ def sources(labels):
 @pytest.mark.parametrize("scheme", [RK4(), Euler(step=0.05)])
 def test_ggd_distances_are_those_of_evolve(p, potential, scheme):
     data = blocks(weighted=True, lonely=1)
-    settings = {"times": (0.3, 1.7, 4.0), "p": p, "potential": potential, "scheme": scheme, "far": 20.0}
+    settings = {"times": (0.3, 1.7, 4.0), "p": p, "potential": potential, "scheme": scheme, "initial_value": 20.0}
     model = GGD(**settings, cap=math.inf).fit(data)
     graph = Graph.from_pyg(data, dtype=torch.float32)
     expected = evolve(graph, sources(model.labels_), **settings).value

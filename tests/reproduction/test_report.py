@@ -25,7 +25,7 @@ def markdown(folder: Path) -> str:
 
 def test_table_cells_and_means(tmp_path: Path) -> None:
     text = markdown(written(tmp_path, all_lines()))
-    (row,) = [text for text in text.splitlines() if text.startswith("| 14 LGGD+ | **82.00 ± 0.30** (–)")]
+    (row,) = [text for text in text.splitlines() if text.startswith("| 14 Trained LGGD+ | **82.00 ± 0.30** (–)")]
     assert row.endswith("| 83.60 (–) |")
     assert row.count("**") == 10
     assert "| 01 GCN | 75.00 ± 0.30 (74.13 ± 2.08) |" in text

@@ -1,4 +1,4 @@
-"""What GGD, LGGD and SolvedLGGD share (the paper's Pipeline 2): distances for any labels, and features of them."""
+"""Distances for any labels, and features of them (the paper's Pipeline 2): the base class of all such models."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _tiny(distances: Tensor) -> float:
 class DistanceFeatures(Member):
     """Distances to the labelled nodes of each class, as node features; by themselves they predict the nearest class.
 
-    The settings are those that GGD, LGGD and SolvedLGGD share; `LGGD` describes them.
+    The settings are those that GGD, LGGD and EvolvedKernelRidge share; `LGGD` describes them.
     """
 
     times: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0)

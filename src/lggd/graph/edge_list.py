@@ -321,7 +321,7 @@ def check_node_features(data: Any) -> Tensor:
     """Returns `data.x` as float32, dense or sparse, if it is finite and has one row per node."""
     x = getattr(data, "x", None)
     if not isinstance(x, Tensor):
-        remedy = "LGGDClassifier() and GGD() work without node features; or use an identity matrix."
+        remedy = "KernelRidge() and GGD() work without node features; or use an identity matrix."
         raise InputTypeError("data.x", "be a tensor of node features [N, F]", type(x).__name__, remedy)
     x = check_features("data.x", x, data.num_nodes)
     entries = x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values()  # type: ignore[no-untyped-call]  # not typed in torch
