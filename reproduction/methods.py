@@ -27,17 +27,16 @@ from lggd.baselines import (
     APPNP,
     GDC,
     GPRGNN,
-    PPR,
     SGC,
     CorrectAndSmooth,
     DropEdge,
-    Heat,
     LabelPropagation,
     MLPClassifier,
     ScikitNetwork,
 )
 from lggd.errors import InputError
 from lggd.estimator.settings import from_plain
+from lggd.filters import PPR, Heat
 from lggd.validation import check_name
 from reproduction.baselines import GOAL, GAugM, GAugO, GraphMix, MixUp
 

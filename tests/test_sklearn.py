@@ -273,7 +273,7 @@ def test_what_notebooks_show_contains_the_model():
     model = clone(LEARNED)
     for shown in (model, model.fit(X, y), make_pipeline(StandardScaler(), model)):
         assert "KNNGraphClassifier" in (page := shown._repr_html_())
-        assert "GCN(" in page
+        assert "LGGDClassifier(" in page
 
 
 def test_a_backbone_alone():

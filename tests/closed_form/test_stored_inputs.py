@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import lggd
-from lggd.closed_form import filters, kernel_ridge, ridge, ridge_inputs, stored_inputs
-from lggd.closed_form.kernels import KERNELS
+from lggd.closed_form import adjacency, kernel_ridge, ridge, ridge_inputs, stored_inputs
+from lggd.closed_form.mixture_kernel import KERNELS
 from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.graph import csr as rows
 from lggd.graph.sparse import normalized_adjacency
@@ -47,7 +47,7 @@ def on_disk(data, folder):
 def streaming(monkeypatch):
     """Small graphs are streamed too, in many blocks."""
     monkeypatch.setattr(kernel_ridge, "MAX_EDGES_IN_MEMORY", 0)
-    for module in (filters, ridge_inputs, stored_inputs):
+    for module in (adjacency, ridge_inputs, stored_inputs):
         monkeypatch.setattr(module, "ROWS_PER_BLOCK", 100)
     monkeypatch.setattr(ridge, "NODES_PER_BLOCK", 70)
     monkeypatch.setattr(rows, "EDGES_PER_BLOCK", 1000)

@@ -6,22 +6,11 @@ import math
 import pytest
 import torch
 
-from lggd import (
-    GGD,
-    LGGD,
-    MLP,
-    RK4,
-    DegreePotential,
-    Euler,
-    Graph,
-    LearnedEdgeWeights,
-    LearnedPotential,
-    Unscaled,
-    evolve,
-)
+from lggd import GGD, LGGD, MLP, RK4, DegreePotential, Euler, Graph, LearnedEdgeWeights, LearnedPotential, evolve
 from lggd.features import distance_features
 from lggd.features.distance_features import assign_folds
 from lggd.learning import flow
+from lggd.scales import Unscaled
 from support.small_data import CLASSES, blocks, changed, random, unmasked
 from support.small_features import make
 from support.small_models import FEW, TIMES, learned

@@ -19,8 +19,8 @@ from lggd import (
     LGGDClassifier,
     Optimization,
     PropagatedMLP,
-    Standardize,
 )
+from lggd.scales import Standardize
 from support.small_data import Averages, Perceptron, blocks, changed, same
 
 pytestmark = [

@@ -17,9 +17,10 @@ from lggd import (
     WeightedReadout,
     load_model,
 )
-from lggd.diffusion import PPR, DiffusionGraph, Heat
+from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError, InputTypeError
 from lggd.features.evolved_kernel_ridge import mixture_weights
+from lggd.filters import PPR, Heat
 from support.small_data import CLASSES, blocks, changed
 from support.small_models import SOME, distances, readout
 

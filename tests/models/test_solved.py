@@ -20,7 +20,8 @@ from lggd import (
     WeightedReadout,
     load_model,
 )
-from lggd.diffusion import DiffusionGraph, Heat
+from lggd.diffusion import DiffusionGraph
+from lggd.filters import Heat
 from lggd.inputs import Labels
 from lggd.models import readout as readouts
 from support.small_data import blocks

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lggd.closed_form.kernels import (
+from lggd.closed_form.mixture_kernel import (
     FAR_REWEIGHTED_KERNELS,
     FARTHER,
     NEARER,
     REWEIGHTED_KERNELS,
     ChosenKernel,
-    FilterKernel,
     MixtureKernel,
 )
 from lggd.closed_form.ridge import (
@@ -35,6 +34,7 @@ from lggd.closed_form.ridge_inputs import (
     class_agreement,
     filters_of,
 )
+from lggd.kernels import FilterKernel
 
 if TYPE_CHECKING:
     from lggd.closed_form.kernel_ridge import KernelRidge

@@ -20,10 +20,10 @@ from lggd.equation import Boundary, Potential, Sources, check_p, mask_of, read_p
 from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.progress import Callback, Progress
+from lggd.results import Solution, Statistics, Status
 from lggd.solvers.adjoint import Stepper
 from lggd.solvers.cauchy import INITIAL_VALUE, CauchyProblem, read_start
 from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_times, choose_step, make_plan
-from lggd.solvers.solution import Solution, Statistics, Status
 from lggd.validation import check_instance, check_int, check_real
 
 Array = NDArray[Any]

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 from lggd.equation import DegreePotential
 from lggd.estimator import check_shape
-from lggd.features.distance_features import DistanceFeatures, MaxScale
+from lggd.features.distance_features import DistanceFeatures
 from lggd.features.distance_training import DistanceProblems, read_initial, train_distances
 from lggd.graph import Graph
 from lggd.inputs import Labels, NodeData
 from lggd.learning.flow import BoundarySolver, LearnedEdgeWeights
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.progress import Callback
+from lggd.scales import MaxScale
 from lggd.solvers.scheme import RK4
 from lggd.training.problems import Optimization
 from lggd.validation import check_fraction, check_instance

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from lggd.backbones import GPR
 from lggd.closed_form import KernelRidge, PseudoLabels
-from lggd.diffusion import DiffusionGraph, Heat
+from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError
 from lggd.estimator import Member, with_prefix, without_prefix
 from lggd.features import LGGD, DistanceFeatures, EvolvedKernelRidge
+from lggd.filters import Heat
 from lggd.inputs import Labels, NodeData
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout

@@ -16,11 +16,9 @@ from lggd.baselines import (
     APPNP,
     GDC,
     GPRGNN,
-    PPR,
     SGC,
     CorrectAndSmooth,
     DropEdge,
-    Heat,
     LabelPropagation,
     MLPClassifier,
     ScikitNetwork,
@@ -29,6 +27,7 @@ from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
 from lggd.estimator.member import Member
 from lggd.features import GGD, LGGD, EvolvedKernelRidge
+from lggd.filters import PPR, Heat
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 from lggd.validation import check_name
