@@ -153,7 +153,7 @@ def measure(name: str, draws: int) -> Iterator[Line]:
         weight = ridge.edge_weights()
         for p in EXPONENTS:
             solved = lggd.EvolvedKernelRidge(p=p).fit(data)
-            add(f"EvolvedKernelRidge, p = {p:g}", solved.predict(), solved.time_)
+            add(f"LGGD.solved, p = {p:g}", solved.predict(), solved.time_)  # its name when lines were committed
             add(f"distances alone, p = {p:g}", class_distances(data, ridge.labels_, p).argmin(1))
             add(f"learned weights, p = {p:g}", class_distances(data, ridge.labels_, p, weight).argmin(1))
     about = {"experiment": "distances", "graph": name, "device": "cpu", "machine": machine("cpu")}
@@ -168,9 +168,7 @@ def table(lines: list[Line]) -> str:
     text = ["| | " + " | ".join(models) + " | time 0 (p = 1) | share 0 |", "|---" * (len(models) + 3) + "|"]
     for graph in graphs:
         cells = [f"{statistics.mean(known[graph, model]['test']):.1f}" for model in models]
-        choices = [
-            known[graph, model]["chosen"] for model in ("EvolvedKernelRidge, p = 1", "kernel ridge and distances")
-        ]
+        choices = [known[graph, model]["chosen"] for model in ("LGGD.solved, p = 1", "kernel ridge and distances")]
         zeros = [f"{own.count(0.0)} of {len(own)}" for own in choices]
         text.append(f"| {graph} | " + " | ".join(cells + zeros) + " |")
     return "\n".join(text)

@@ -186,18 +186,6 @@ def test_modules_are_documented_and_their_examples_run(name: str) -> None:
     assert doctest.testmod(module).failed == 0
 
 
-def missing_from_docs(pages: str) -> list[str]:
-    """The public names that the text of no page contains as a whole word."""
-    names = [*lggd.__all__, *(name for room in ROOMS for name in room.__all__), *lggd._SUBMODULES]
-    return [name for name in names if not re.search(rf"(?<![\w-]){name}(?![\w-])", pages)]
-
-
-def test_every_public_name_appears_in_the_docs() -> None:
-    pages = "\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md")))
-    assert missing_from_docs(pages) == [], "Add a line to docs/api.md."
-    assert missing_from_docs(pages.replace("depth", "dep_th")) == ["depth"]
-
-
 # -- rules --------------------------------------------------------------------------------------------------------
 
 

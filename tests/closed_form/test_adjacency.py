@@ -58,7 +58,9 @@ def test_the_check_catches_a_wrong_filter(bug, monkeypatch):
     if bug == "recurrence":
         matrix = adjacency.normalized_adjacency
         monkeypatch.setattr(
-            adjacency, "normalized_adjacency", lambda *a, **k: (lambda m: m.with_values(m.values * 0.9))(matrix(*a, **k))
+            adjacency,
+            "normalized_adjacency",
+            lambda *a, **k: (lambda m: m.with_values(m.values * 0.9))(matrix(*a, **k)),
         )
     elif bug == "power":
         flat = lambda self, _: [1 / (self.count + 1)] * (self.count + 1)  # noqa: E731
