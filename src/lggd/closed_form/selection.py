@@ -256,8 +256,8 @@ def fit_inverse_temperature(
 def mean_inverse_temperature(scores: Tensor, classes: Tensor) -> float:
     """The posterior mean of log β, as β.
 
-    Likelihoods are tempered as those of kernels are: scores depend on the same labels. The mean errs less than the
-    single best one: with few labels, that one follows whichever of them happens to be certain.
+    Likelihoods are tempered as for kernels. Scores depend on the same labels. The mean errs less than the single best
+    one: with few labels, that one follows whichever of them happens to be certain.
 
     >>> mean_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1])) < 64
     True

@@ -149,7 +149,7 @@ def evolve(
     threads : int, optional
         Threads of a block; None divides the CPUs of a node by its blocks.
     checkpoint_every : int
-        Steps between two checkpoints: when a node is lost, at most so many are taken again.
+        Steps between two checkpoints: the most that are repeated when a node is lost.
     checkpoints : path, optional
         Folder on a disk that all nodes share, for checkpoints; None keeps them in the memory of this process.
     verify : bool

@@ -52,7 +52,7 @@ def _in_stage(callback: Callback | None, prefix: str) -> Callback | None:
 
 
 class _MetaModel(Member):
-    """What models that fit copies of another `model` have in common: the means over the copies, their parts."""
+    """Base class of models that fit copies of another `model`: the means over the copies, and their parts."""
 
     model: Member
     _inner = "model"  # of which an `Ensemble` fits several copies

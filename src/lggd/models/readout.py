@@ -168,7 +168,7 @@ class MeanReadout(Readout):
     readouts : tuple of readouts
     fade : bool
         When labels are added, weigh trained networks by the square of the fraction of the labels that they have seen:
-        few of them say little beside many new labels.
+        old labels count less as new ones arrive.
 
     Examples
     --------
