@@ -152,8 +152,8 @@ def measure(name: str, draws: int) -> Iterator[Line]:
         add("kernel ridge and distances", scores.argmax(1), share)
         weight = ridge.edge_weights()
         for p in EXPONENTS:
-            solved = lggd.LGGD.solved(p=p).fit(data)
-            add(f"LGGD.solved, p = {p:g}", solved.predict(), solved.time_)
+            solved = lggd.EvolvedKernelRidge(p=p).fit(data)
+            add(f"LGGD.solved, p = {p:g}", solved.predict(), solved.time_)  # its name when lines were committed
             add(f"distances alone, p = {p:g}", class_distances(data, ridge.labels_, p).argmin(1))
             add(f"learned weights, p = {p:g}", class_distances(data, ridge.labels_, p, weight).argmin(1))
     about = {"experiment": "distances", "graph": name, "device": "cpu", "machine": machine("cpu")}

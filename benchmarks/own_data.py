@@ -29,7 +29,7 @@ import torch
 from benchmarks.record import RESULTS, ROOT, Run, machine
 
 PARTS = ("compare", "killed", "tables")
-METHODS = ("gcn", "gdc-ppr", "gpr-gnn", "appnp", "correct-and-smooth", "closed-form", "lggd", "lggd+")
+METHODS = ("gcn", "gdc-ppr", "gpr-gnn", "appnp", "correct-and-smooth", "closed-form", "evolved-ridge", "lggd+")
 FAILING = "always-fails"
 NODES, CLASSES, FEATURES, SPLITS = 2000, 5, 40, 5
 BAR_SECONDS = 180.0

@@ -26,10 +26,12 @@ FIGURE = Path(__file__).parent.parent / "docs" / "wrong-edges.png"
 DATASET, PERCENT, KINDS = "cora", (0, 10, 50, 100, 200), ("random", "unlike")
 TITLES = {"random": "random edges", "unlike": "edges between unlike classes"}
 DRAWN = {
-    "lggd-plus": "LGGD+", "lggd": "LGGD", "gdc-ppr": "GDC (PPR)", "appnp": "APPNP", "gpr-gnn": "GPR-GNN",
-    "gcn-plus": "GCN+", "gcn": "GCN", "mlp": "MLP",
-    "lggd-trained": "trained LGGD", "label-propagation": "label propagation",
+    "lggd-plus": "LGGD+", "evolved-ridge": "kernel ridge, evolved", "gdc-ppr": "GDC (PPR)", "appnp": "APPNP",
+    "gpr-gnn": "GPR-GNN", "gcn-plus": "GCN+", "gcn": "GCN", "mlp": "MLP",
+    "lggd": "LGGD", "label-propagation": "label propagation",
 }  # fmt: skip
+# Lines without a title have the names that methods had when they were measured.
+RENAMED = {"lggd": "evolved-ridge", "lggd-trained": "lggd"}
 Line = dict[str, Any]
 
 
@@ -63,8 +65,15 @@ def measure(method: str, kind: str, percent: int, splits: int, device: str) -> L
     for split in range(splits):
         data = damaged(split, kind, percent).to(device)
         test.append(100 * build_model(method, seed=split).fit(data).score(data))
-    about = {"experiment": "wrong-edges", "dataset": DATASET, "edges": kind, "percent": percent}
-    return {**about, "method": method, "test": test, "device": device, "machine": machine(device)}
+    about: Line = {"experiment": "wrong-edges", "dataset": DATASET, "edges": kind, "percent": percent}
+    return {
+        **about,
+        "method": method,
+        "title": METHODS[method].title,
+        "test": test,
+        "device": device,
+        "machine": machine(device),
+    }
 
 
 def conditions() -> Iterator[tuple[str, int]]:
@@ -77,8 +86,11 @@ def conditions() -> Iterator[tuple[str, int]]:
 def read(path: Path) -> dict[tuple[str, str, int], Line]:
     """The lines of a file by method, kind and number of wrong edges."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    found = (json.loads(line) for line in lines)
-    return {(line["method"], line["edges"], line["percent"]): line for line in found}
+    measured = [json.loads(line) for line in lines]
+    for line in measured:
+        if "title" not in line:
+            line["method"] = RENAMED.get(line["method"], line["method"])
+    return {(line["method"], line["edges"], line["percent"]): line for line in measured}
 
 
 def draw(lines: dict[tuple[str, str, int], Line], path: Path) -> None:
@@ -93,7 +105,7 @@ def draw(lines: dict[tuple[str, str, int], Line], path: Path) -> None:
         for method, title in DRAWN.items():
             keys = [(method, kind if percent else KINDS[0], percent) for percent in PERCENT]
             points = [(key[2], statistics.mean(lines[key]["test"])) for key in keys if key in lines]
-            ours = method.startswith("lggd") and method != "lggd-trained"
+            ours = method in ("lggd-plus", "evolved-ridge")
             panel.plot(*zip(*points, strict=True), marker="o", ms=3, lw=2.2 if ours else 1, label=title)
         panel.set(xlabel="wrong edges (% of the true ones)", title=TITLES[kind])
         panel.grid(alpha=0.3)

@@ -35,7 +35,7 @@ lggd.distance(graph, [0], p=float("inf")).value.tolist()
 
 # %%
 data = lggd.load("digits", labels_per_class=5)  # a PyG Data
-model = lggd.LGGDClassifier().fit(data)
+model = lggd.KernelRidge().fit(data)
 print(f"{model.score(data):.1%} of the other digits")
 model
 

@@ -23,7 +23,7 @@ print(f"{name}: {data.num_nodes} nodes, {int(data.train_mask.sum())} labels")
 
 # %%
 # The distances start at φ₀ = −log p of a closed form, and the labelled nodes of a class are its boundary.
-model = lggd.LGGD.solved().fit(data)
+model = lggd.EvolvedKernelRidge().fit(data)
 nearness = model.nearness(data)[:, -1]  # softmax(−f) over the classes
 print(f"{model.score(data):.1%} accuracy of the nearest class")
 place = layout_graph(lggd.Graph.from_pyg(data))

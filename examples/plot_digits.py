@@ -12,7 +12,7 @@ import lggd
 from lggd.app.report.graph_layout import layout_graph
 
 data = lggd.load("digits", labels_per_class=5)
-model = lggd.LGGDClassifier().fit(data)
+model = lggd.KernelRidge().fit(data)
 predicted = model.predict()
 labelled = data.train_mask
 wrong = (predicted != data.y) & ~labelled

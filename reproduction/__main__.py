@@ -59,7 +59,7 @@ EXPERIMENTS = {
     "dynamic": "Measure rows to which labels are added in three steps.",
     "robustness": "Measure and draw how wrong edges change distances.",
     "geodesic": "Measure and draw the geodesic of the teaser.",
-    "ablation": "Measure variants of LGGD+, each with some settings changed.",
+    "ablation": "Measure variants of trained LGGD+, each with some settings changed.",
     "all": "Measure all of these.",
 }
 MEASURED = """

@@ -29,8 +29,8 @@ from reproduction.rows import Row, check_keys, configs_folder, load_rows, read_t
 from reproduction.runner import load_splits, measure
 
 BACKBONES = ("gat", "chebnet", "jknet")
-# The nearest class does not depend on the backbone; LGGD+ always uses both readouts here.
-BACKBONE_SETTINGS = {"lggd-plus": {"readout": {"part": "readout"}}}
+# The nearest class does not depend on the backbone; trained LGGD+ always uses both readouts here.
+BACKBONE_SETTINGS = {"lggd-plus-trained": {"readout": {"part": "readout"}}}
 DYNAMIC_DATASETS, DYNAMIC_ROWS, RETRAINED_ROWS = ("cora", "citeseer", "pubmed"), ("09", "14"), ("01", "09")
 ABLATION_FILE = "ablation.toml"
 # With `quick`, everything is measured within minutes, and results are in separate files.

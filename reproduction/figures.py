@@ -35,7 +35,7 @@ COLOURS = "autumn"  # as in the paper: red at the boundary, yellow at the larges
 INK, SHAPE_COLOUR, OUT_OF_REACH, FAINT = "#222222", "#3a3a3a", "#cccccc", "#dddddd"
 # The colour-blind safe palette of Okabe and Ito.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
-BACKBONE_ROWS = {"01": ("raw features", "#999999"), "09": ("LGGD", SKY), "14": ("LGGD+", BLUE)}
+BACKBONE_ROWS = {"01": ("raw features", "#999999"), "09": ("LGGD", SKY), "14": ("Trained LGGD+", BLUE)}
 CURVES = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY)
 MARGIN = 1.5  # percent around the bars
 
@@ -158,7 +158,7 @@ def draw_table(measured: Measurements) -> Figure:
 
 
 def draw_backbones(measured: Measurements) -> Figure:
-    """One panel per dataset, one group of bars per backbone: raw features, LGGD, LGGD+."""
+    """One panel per dataset, one group of bars per backbone: raw features, LGGD, trained LGGD+."""
     figure, panels = _panels(list(DATASETS.values()), 2.9, 3.3)
     for panel, dataset in zip(panels, DATASETS, strict=True):
         shown: list[Measurement] = []

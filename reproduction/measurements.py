@@ -16,13 +16,14 @@ from lggd.errors import InputError
 DATASETS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "computers": "Computers", "photo": "Photo"}
 ROWS = {
     "01": "GCN", "02": "MixUp", "03": "DropEdge", "04": "GAug-M", "05": "GAug-O", "06": "GDC (heat)", "07": "GDC (ppr)",
-    "08": "GGD", "09": "LGGD", "10": "LGGD w. ρ(x)", "11": "GPR-GNN", "12": "GOAL", "13": "GraphMix", "14": "LGGD+",
+    "08": "GGD", "09": "LGGD", "10": "LGGD w. ρ(x)", "11": "GPR-GNN", "12": "GOAL", "13": "GraphMix",
+    "14": "Trained LGGD+",
 }  # fmt: skip
 # Other authors' methods in the paper's table. The paper mentions GraphMix without measuring it.
 BASELINES = ("01", "02", "03", "04", "05", "06", "07", "11", "12")
 Accuracies = dict[Hashable, float]
 BACKBONES = {"gcn": "GCN", "gat": "GAT", "chebnet": "ChebNet", "jknet": "JKNet"}
-BASE_VARIANT = "LGGD+ as chosen"  # the other variants of the ablation are compared with this one
+BASE_VARIANT = "Trained LGGD+ as chosen"  # the other variants of the ablation are compared with this one
 RETRAINED = "retrained"  # marks rows of the dynamic experiment that are trained again for every addition
 ADDITIONS = range(4)  # numbers of label additions in the dynamic experiment
 # The keys of a cell in each experiment. The other experiments are figures.
@@ -30,6 +31,13 @@ KEYS = {
     "table1": ("row", "dataset"), "backbones": ("row", "dataset", "backbone"),
     "dynamic": ("row", "dataset", "additions"), "ablation": ("variant", "dataset"),
 }  # fmt: skip
+# Committed lines have the names that rows had when they were measured: by number and slug then, the name then, and the
+# slug and the name today.
+RENAMED = {
+    ("14", "lggd-plus"): ("LGGD+", "lggd-plus-trained", "Trained LGGD+"),
+    ("23", "lggd-solved"): ("LGGD solved", "evolved-ridge", "Kernel ridge, evolved"),
+    ("24", "lggd-plus-solved"): ("LGGD+ solved", "lggd-plus", "LGGD+"),
+}
 FIGURE_EXPERIMENTS = ("robustness", "geodesic")
 TESTED_ROWS = ("09", "10", "14")  # compared with every other row
 
@@ -121,7 +129,9 @@ class Measurements:
 
 def read_measurements(folder: str | Path) -> Measurements:
     read = {experiment: Results(folder).lines(experiment) for experiment in (*KEYS, *FIGURE_EXPERIMENTS)}
-    cells: dict[str, Any] = {experiment: _select(read[experiment][0], key) for experiment, key in KEYS.items()}
+    cells: dict[str, Any] = {
+        experiment: _select(map(with_present_names, read[experiment][0]), key) for experiment, key in KEYS.items()
+    }
     figures: dict[str, Any] = {experiment: read[experiment][0] for experiment in FIGURE_EXPERIMENTS}
     # If the ablation has no line for its base, the table's row is used, whose settings the variants change.
     for found in list(cells["ablation"].values()):
@@ -129,6 +139,16 @@ def read_measurements(folder: str | Path) -> Measurements:
         if place in cells["table1"]:
             cells["ablation"].setdefault((BASE_VARIANT, place[1]), cells["table1"][place])
     return Measurements(**cells, **figures, incomplete_lines=sum(skipped for _, skipped in read.values()))
+
+
+def with_present_names(line: Line) -> Line:
+    """A line with the present names of its row and variant."""
+    number = str(line.get("row")).split()[0]
+    if (names := RENAMED.get((number, str(line.get("slug"))))) is None:
+        return line
+    old, slug, new = names
+    texts = {key: line[key].replace(old, new, 1) for key in ("name", "variant") if key in line}
+    return line | texts | {"slug": slug}
 
 
 def _select(lines: Iterable[Line], names: tuple[str, ...]) -> dict[tuple[Any, ...], Measurement]:

@@ -10,22 +10,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lggd import GAT, GCN, GGD, ChebNet, Ensemble, JKNet, KernelRidge, LGGDClassifier, LGGDPlus, SelfTraining
+from lggd import (
+    GAT,
+    GCN,
+    GGD,
+    ChebNet,
+    Ensemble,
+    EvolvedKernelRidge,
+    JKNet,
+    KernelRidge,
+    LGGDClassifier,
+    LGGDPlus,
+    SelfTraining,
+)
 from lggd.baselines import (
     APPNP,
     GDC,
     GPRGNN,
-    PPR,
     SGC,
     CorrectAndSmooth,
     DropEdge,
-    Heat,
     LabelPropagation,
     MLPClassifier,
     ScikitNetwork,
 )
 from lggd.errors import InputError
 from lggd.estimator.settings import from_plain
+from lggd.filters import PPR, Heat
 from lggd.validation import check_name
 from reproduction.baselines import GOAL, GAugM, GAugO, GraphMix, MixUp
 
@@ -52,11 +63,11 @@ METHODS = {
     "gdc-heat": Method(lambda: GDC(Heat()), "backbone"),
     "gdc-ppr": Method(lambda: GDC(PPR()), "backbone"),
     "ggd": Method(lambda: LGGDClassifier(GGD(), GCN()), "backbone"),
-    "lggd": Method(LGGDClassifier.trained, "backbone"),
+    "lggd": Method(LGGDClassifier, "backbone"),
     "gpr-gnn": Method(GPRGNN),
     "goal": Method(GOAL),
     "graphmix": Method(GraphMix),
-    "lggd-plus": Method(LGGDPlus.trained, "readout__readouts__0__backbone"),
+    "lggd-plus-trained": Method(LGGDPlus.trained, "readout__readouts__0__backbone"),
     "mlp": Method(MLPClassifier),
     "sgc": Method(SGC),
     "appnp": Method(APPNP),
@@ -67,8 +78,8 @@ METHODS = {
         lambda: SelfTraining(Ensemble(LGGDClassifier(None, GCN()), members=3), fraction=0.3), "model__model__backbone"
     ),
     "kernel-ridge": Method(KernelRidge),
-    "lggd-solved": Method(LGGDClassifier),
-    "lggd-plus-solved": Method(LGGDPlus),
+    "evolved-ridge": Method(lambda: LGGDClassifier(EvolvedKernelRidge(), None)),
+    "lggd-plus": Method(LGGDPlus),
 }
 
 

@@ -15,6 +15,7 @@ LIBRARY = (
     ("errors",),
     ("html", "progress", "text", "validation"),
     ("_system",),
+    ("filters", "kernels", "results", "scales"),
     ("graph",),
     ("equation",),
     ("_kernels",),

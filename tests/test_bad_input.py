@@ -19,13 +19,13 @@ from lggd import (
     FastMarching,
     Graph,
     PseudoLabels,
-    SoftmaxScale,
     depth,
     distance,
     evolve,
     shortest_path,
 )
 from lggd.errors import InputTypeError
+from lggd.scales import SoftmaxScale
 
 NAN, INF = math.nan, math.inf
 PATH = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")

@@ -9,8 +9,9 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lggd import Graph, Solution, depth, distance, evolve, shortest_path
+from lggd import Graph, depth, distance, evolve, shortest_path
 from lggd.errors import InputError
+from lggd.results import Solution
 from support import zoo
 
 

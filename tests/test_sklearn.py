@@ -23,6 +23,7 @@ from lggd import (
     GCN,
     GGD,
     LGGD,
+    EvolvedKernelRidge,
     KernelRidge,
     LGGDClassifier,
     LGGDPlus,
@@ -261,10 +262,10 @@ def test_any_model_of_nodes_classifies_samples(model, tmp_path):
 
 def test_a_classifier_without_a_model_is_the_default_one():
     X, _, y = moons()
-    one, same = (KNNGraphClassifier(m, random_state=0).fit(X, y) for m in (None, LGGDClassifier()))
+    one, same = (KNNGraphClassifier(m, random_state=0).fit(X, y) for m in (None, KernelRidge()))
     np.testing.assert_array_equal(one.label_distributions_, same.label_distributions_)
     assert one.model is None
-    assert type(one.model_) is LGGDClassifier
+    assert type(one.model_) is KernelRidge
 
 
 def test_what_notebooks_show_contains_the_model():
@@ -272,7 +273,7 @@ def test_what_notebooks_show_contains_the_model():
     model = clone(LEARNED)
     for shown in (model, model.fit(X, y), make_pipeline(StandardScaler(), model)):
         assert "KNNGraphClassifier" in (page := shown._repr_html_())
-        assert "GCN(" in page
+        assert "LGGDClassifier(" in page
 
 
 def test_a_backbone_alone():
@@ -316,7 +317,7 @@ def test_a_grid_search_over_nested_settings():
 def test_a_grid_search_over_the_default_model_and_over_models():
     X, _, y = moons(count=10)
     grids = (
-        (KNNGraphClassifier(LGGDClassifier(), random_state=0), {"model__features__times": [(1,), (1, 4)]}),
+        (KNNGraphClassifier(EvolvedKernelRidge(), random_state=0), {"model__times": [(1,), (1, 4)]}),
         (KNNGraphClassifier(random_state=0), {"model": [None, KernelRidge(), GGD(times=(1, 2))]}),
     )
     for estimator, grid in grids:

@@ -172,7 +172,7 @@ def test_a_refit_forgets():
         ({"n_neighbors": 2.5}, ValueError, "`n_neighbors` must be a whole number from 1, got 2.5"),
         ({"metric": "euclidian"}, ValueError, "`metric` must be .* got 'euclidian'. Did you mean 'euclidean'?"),
         ({"metric": "precomputed"}, ValueError, "`metric` must be .* got 'precomputed'"),
-        ({"model": "lggd"}, TypeError, r"`model` must be a model of nodes .* LGGDClassifier\(\), or None, got 'lggd'"),
+        ({"model": "lggd"}, TypeError, r"`model` must be a model of nodes .* KernelRidge\(\), or None, got 'lggd'"),
         ({"model": LGGDClassifier}, TypeError, r"`model` must be a model of nodes .*, got <class"),
         ({"model": LogisticRegression()}, TypeError, r"`model` must be a model of nodes .*, got LogisticRegression"),
         ({"model": SOLVED}, TypeError, r"`model` must be a model of nodes .*, got KNNGraphClassifier"),

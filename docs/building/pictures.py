@@ -87,7 +87,7 @@ def evolution() -> Figure:
 def learned() -> Figure:
     """Digits with five labels per class on their map: the start for class 3, the distance, and the nearest class."""
     data = lggd.load("digits", labels_per_class=5)
-    model = lggd.LGGD.solved().fit(data)
+    model = lggd.EvolvedKernelRidge().fit(data)
     start = -lggd.KernelRidge().fit(data).predict_proba().clamp(min=1e-6).log()
     points, labelled = layout_graph(lggd.Graph.from_pyg(data)), data.train_mask.nonzero().squeeze(1)
     threes = labelled[data.y[labelled] == 3]

@@ -13,30 +13,21 @@ if TYPE_CHECKING:
     from lggd import baselines as baselines
     from lggd import cluster as cluster
     from lggd import diffusion as diffusion
+    from lggd import filters as filters
+    from lggd import kernels as kernels
+    from lggd import results as results
+    from lggd import scales as scales
     from lggd import sklearn as sklearn
     from lggd.app import studio as studio
     from lggd.app.comparison.comparison import Comparison, compare
     from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet
-    from lggd.closed_form import (
-        PPR,
-        ArcCosine,
-        EdgeAgreement,
-        FilterKernel,
-        Gaussian,
-        Heat,
-        HighPass,
-        Hops,
-        KernelRidge,
-        Linear,
-        PseudoLabels,
-    )
+    from lggd.closed_form import EdgeAgreement, KernelRidge, PseudoLabels
     from lggd.datasets.by_name import load
-    from lggd.distances import Depth, depth, distance, shortest_path
+    from lggd.distances import depth, distance, shortest_path
     from lggd.equation import DegreePotential
     from lggd.errors import InputError
     from lggd.estimator import Member
-    from lggd.features import GGD, LGGD, SolvedLGGD
-    from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
+    from lggd.features import GGD, LGGD, EvolvedKernelRidge
     from lggd.graph import Graph, Symmetrize
     from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential
     from lggd.learning.networks import MLP, PropagatedMLP
@@ -57,24 +48,19 @@ if TYPE_CHECKING:
     from lggd.solvers.iterative import FastIterative
     from lggd.solvers.marching import FastMarching
     from lggd.solvers.scheme import RK4, SSPRK3, Euler
-    from lggd.solvers.solution import Solution, Statistics, Status
     from lggd.training.problems import Optimization
 
 # Module → the public names that it defines. Type checkers read the imports above instead; a test compares the two.
 _EXPORTS = {
     "backbones": ("GAT", "GCN", "GPR", "ChebNet", "JKNet"),
-    "closed_form": (
-        "PPR", "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "Heat", "HighPass", "Hops", "KernelRidge",
-        "Linear", "PseudoLabels",
-    ),
+    "closed_form": ("EdgeAgreement", "KernelRidge", "PseudoLabels"),
     "app.comparison.comparison": ("Comparison", "compare"),
     "datasets.by_name": ("load",),
-    "distances": ("Depth", "depth", "distance", "shortest_path"),
+    "distances": ("depth", "distance", "shortest_path"),
     "equation": ("DegreePotential",),
     "errors": ("InputError",),
     "estimator": ("Member",),
-    "features": ("GGD", "LGGD", "SolvedLGGD"),
-    "features.distance_features": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
+    "features": ("GGD", "LGGD", "EvolvedKernelRidge"),
     "graph": ("Graph", "Symmetrize"),
     "learning.flow": ("LearnedEdgeWeights", "LearnedPotential"),
     "learning.networks": ("MLP", "PropagatedMLP"),
@@ -87,14 +73,13 @@ _EXPORTS = {
     "solvers.iterative": ("FastIterative",),
     "solvers.marching": ("FastMarching",),
     "solvers.scheme": ("RK4", "SSPRK3", "Euler"),
-    "solvers.solution": ("Solution", "Statistics", "Status"),
     "progress": ("Progress",),
     "training.problems": ("Optimization",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 _SUBMODULES = {
-    "baselines": "baselines", "cluster": "cluster", "diffusion": "diffusion", "sklearn": "sklearn",
-    "studio": "app.studio",
+    "baselines": "baselines", "cluster": "cluster", "diffusion": "diffusion", "filters": "filters",
+    "kernels": "kernels", "results": "results", "scales": "scales", "sklearn": "sklearn", "studio": "app.studio",
 }  # fmt: skip
 
 try:
@@ -103,14 +88,12 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "GAT", "GCN", "GGD", "GPR", "LGGD", "MLP", "PPR", "RK4", "SSPRK3", "ArcCosine", "BackboneReadout", "ChebNet",
-    "Comparison", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler",
-    "Evolution", "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "Heat", "HighPass", "Hops",
-    "InputError", "JKNet", "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
-    "Linear", "MaxScale", "MeanReadout", "Member", "NearestClass", "Optimization", "Progress", "PropagatedMLP",
-    "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution", "SolvedLGGD", "Standardize", "Statistics", "Status",
-    "Symmetrize", "Unscaled", "WeightedReadout", "compare", "depth", "distance", "evolve", "load", "load_model",
-    "shortest_path",
+    "GAT", "GCN", "GGD", "GPR", "LGGD", "MLP", "RK4", "SSPRK3", "BackboneReadout", "ChebNet", "Comparison",
+    "DegreePotential", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler", "Evolution", "EvolvedKernelRidge",
+    "FastIterative", "FastMarching", "Graph", "InputError", "JKNet", "KernelRidge", "LGGDClassifier", "LGGDPlus",
+    "LearnedEdgeWeights", "LearnedPotential", "MeanReadout", "Member", "NearestClass", "Optimization", "Progress",
+    "PropagatedMLP", "PseudoLabels", "SelfTraining", "Symmetrize", "WeightedReadout", "compare", "depth", "distance",
+    "evolve", "load", "load_model", "shortest_path",
 ]  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,10 +12,10 @@ from torch import Tensor
 from lggd.equation import Boundary, NodeSet, Potential, Sources
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
+from lggd.results import Depth, Solution
 from lggd.solvers.dijkstra import Dijkstra
 from lggd.solvers.eikonal_problem import EikonalProblem, Solver
 from lggd.solvers.marching import FastMarching
-from lggd.solvers.solution import Solution
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
@@ -129,33 +128,6 @@ def shortest_path(
         row = int(neighbours[int(slope.argmax())])
         rows.append(row)
     return layout.nodes_of(torch.tensor(rows[::-1], device=graph.device))
-
-
-@dataclass(frozen=True, eq=False)
-class Depth:
-    """How central each node is.
-
-    Attributes
-    ----------
-    value : Tensor [N]
-        1 at the median, 0 at the nodes farthest from it and at those that cannot reach it.
-    median : int
-        The candidate with the smallest mean distance, among those that most nodes reach.
-    candidates, mean_distance : Tensor [C]
-        The nodes that were tried, and the mean distance of the nodes that reach them.
-
-    Examples
-    --------
-    >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
-    >>> central = depth(path, candidates=[0, 1, 2])
-    >>> central.value.tolist(), central.median
-    ([0.0, 1.0, 0.0], 1)
-    """
-
-    value: Float[Tensor, " n"]
-    median: int
-    candidates: Int64[Tensor, " c"]
-    mean_distance: Float[Tensor, " c"]
 
 
 def depth(

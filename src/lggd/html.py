@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 # Longer names are truncated, so that they cannot break the layout of a page.
 MAX_NAME_LENGTH = 80
-# Limits of cards; at most so many values are counted in a histogram, evenly spaced among all.
+# Limits of cards, and of the values that a histogram counts, evenly spaced among all.
 MAX_ROWS, MAX_BINS, MAX_POINTS, MAX_VALUES = 20, 24, 120, 200_000
 WIDTH, HEIGHT = 240, 60
 # Readable on light and dark pages, and different from grey for colour-blind eyes.

@@ -16,11 +16,11 @@ from sklearn.neighbors import VALID_METRICS, NearestNeighbors
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 
 from lggd._system.files import replacing_folder
+from lggd.closed_form import KernelRidge
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import Member, storage
 from lggd.estimator.settings import from_plain, to_plain
 from lggd.inputs.labels import LabelConflictError, LastLabelError
-from lggd.models.classifier import LGGDClassifier
 from lggd.progress import Callback
 from lggd.samples import (
     SAMPLES,
@@ -50,8 +50,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     Parameters
     ----------
     model : Member or None
-        Any model of nodes, such as `lggd.KernelRidge()`; None is `lggd.LGGDClassifier()`. A copy of it is fitted. Of a
-        model that is passed, scikit-learn reads and sets nested parameters, as in `model__features__times`.
+        Any model of nodes, such as `lggd.LGGDClassifier()`; None is `lggd.KernelRidge()`. A copy of it is fitted. Of a
+        model that is passed, scikit-learn reads and sets nested parameters, as in `model__max_kernels`.
     n_neighbors : int
         Neighbours of each sample in the graph, and of new samples; at most the number of samples minus 1.
     metric : str or callable
@@ -128,7 +128,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         """Set settings by name; those of a model that is passed begin with `model__`."""
         nested = next((name for name in params if name.startswith("model__")), None)
         if nested and params.get("model", self.model) is None:
-            raise InputError("model", f"be passed where {nested} is set", "None", "Pass lggd.LGGDClassifier().")
+            raise InputError("model", f"be passed where {nested} is set", "None", "Pass lggd.KernelRidge().")
         super().set_params(**params)
         return self
 
@@ -285,8 +285,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     def _new_model(self, seed: int) -> Member:
         """An unfitted copy of the model with this seed, also in its parts."""
-        model: Member = LGGDClassifier() if self.model is None else self.model
-        check_instance("model", model, Member, "a model of nodes such as LGGDClassifier(), or None")
+        model: Member = KernelRidge() if self.model is None else self.model
+        check_instance("model", model, Member, "a model of nodes such as KernelRidge(), or None")
         model = clone(model, safe=False)
         seeds = [name for name in model.get_params() if name.rpartition("__")[2] == "seed"]
         return model.set_params(**dict.fromkeys(seeds, seed))

@@ -8,9 +8,10 @@ import lggd
 from lggd import GAT, GCN, ChebNet, JKNet, LGGDClassifier
 from lggd.backbones import build_seeded
 from lggd.backbones.convolutions import scaled_laplacian
-from lggd.baselines import GDC, DropEdge, Heat, rewiring
+from lggd.baselines import GDC, DropEdge, rewiring
 from lggd.baselines.rewiring import SubsampledMatrix
 from lggd.diffusion import DiffusionGraph
+from lggd.filters import Heat
 from lggd.graph.sparse import normalized_adjacency
 from support.baseline_cases import CASES, FEW, check_together, dense_matrix, graph, identity, networks, weighted_or_not
 from support.small_data import blocks, changed, random

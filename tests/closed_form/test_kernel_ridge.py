@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from lggd import EdgeAgreement, FilterKernel, Hops, InputError, KernelRidge, Linear, load, load_model
+from lggd import EdgeAgreement, InputError, KernelRidge, load, load_model
 from lggd.closed_form import ridge, selection
 from lggd.closed_form.pseudo_labels import PseudoLabels
 from lggd.closed_form.ridge import ExactSystem, InducedSystem
 from lggd.closed_form.solution import RidgeSolution
+from lggd.filters import Hops
 from lggd.inputs import Labels
+from lggd.kernels import FilterKernel, Linear
 from support.small_data import CLASSES, blocks, changed, garbled, permuted, random, unmasked
 
 # For tests of many fits: few kernels, no search for edge weights.

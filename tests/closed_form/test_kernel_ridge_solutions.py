@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from lggd import ArcCosine, FilterKernel, Gaussian, Hops, InputError, KernelRidge, Linear
+from lggd import InputError, KernelRidge
 from lggd.closed_form import ridge
-from lggd.closed_form.kernels import ChosenKernel
+from lggd.closed_form.mixture_kernel import ChosenKernel
+from lggd.filters import Hops
+from lggd.kernels import ArcCosine, FilterKernel, Gaussian, Linear
 from support.dense_kernels import dense_mixture, dense_probabilities, dense_variance, dense_weights
 from support.small_data import CLASSES, blocks, changed, random
 

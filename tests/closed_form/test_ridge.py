@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
-from lggd import ArcCosine, FilterKernel, Gaussian, Hops
 from lggd.closed_form import ridge
-from lggd.closed_form.filters import Adjacency, Propagation
-from lggd.closed_form.kernels import ChosenKernel, MixtureKernel
+from lggd.closed_form.adjacency import Adjacency, Propagation
+from lggd.closed_form.mixture_kernel import ChosenKernel, MixtureKernel
 from lggd.closed_form.ridge import (
     ExactSystem,
     InducedSystem,
@@ -22,6 +21,8 @@ from lggd.closed_form.ridge import (
     posterior_variance,
     ridge_coefficients,
 )
+from lggd.filters import Hops
+from lggd.kernels import ArcCosine, FilterKernel, Gaussian
 from support.small_data import blocks, random
 
 problems = given(

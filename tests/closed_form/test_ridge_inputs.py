@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from lggd import EdgeAgreement, FilterKernel, Hops, InputError, Linear
+from lggd import EdgeAgreement, InputError
 from lggd.closed_form import ridge_inputs as module
 from lggd.closed_form.kernel_ridge import read_inputs
 from lggd.closed_form.ridge_inputs import (
@@ -20,6 +20,8 @@ from lggd.closed_form.ridge_inputs import (
     principal_axes,
     relative_agreement,
 )
+from lggd.filters import Hops
+from lggd.kernels import FilterKernel, Linear
 from support.small_data import blocks, changed, random
 
 KERNELS = (FilterKernel((Hops(0),), Linear()), FilterKernel((Hops(0), Hops(2)), Linear()))

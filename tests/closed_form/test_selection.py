@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 from scipy.stats import norm
 
-from lggd import EdgeAgreement, FilterKernel, Gaussian, Hops, KernelRidge, Linear
-from lggd.closed_form import kernels as all_kernels
+from lggd import EdgeAgreement, KernelRidge
+from lggd.closed_form import mixture_kernel as all_kernels
 from lggd.closed_form import selection
-from lggd.closed_form.filters import Adjacency, Propagation
-from lggd.closed_form.kernels import (
+from lggd.closed_form.adjacency import Adjacency, Propagation
+from lggd.closed_form.mixture_kernel import (
     FAR_KERNELS,
     FAR_REWEIGHTED_KERNELS,
     FARTHER,
@@ -46,6 +46,8 @@ from lggd.closed_form.selection import (
     mean_inverse_temperature,
     typical_inverse_temperature,
 )
+from lggd.filters import Hops
+from lggd.kernels import FilterKernel, Gaussian, Linear
 from support.small_data import CLASSES, blocks, changed, random
 
 NO_EDGE_WEIGHTS = {"agreement": None, "widths": (3, 5)}

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import lggd
-from lggd.closed_form import filters, kernel_ridge, ridge, ridge_inputs, stored_inputs
-from lggd.closed_form.kernels import KERNELS
+from lggd.closed_form import adjacency, kernel_ridge, ridge, ridge_inputs, stored_inputs
+from lggd.closed_form.mixture_kernel import KERNELS
 from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.graph import csr as rows
 from lggd.graph.sparse import normalized_adjacency
@@ -47,7 +47,7 @@ def on_disk(data, folder):
 def streaming(monkeypatch):
     """Small graphs are streamed too, in many blocks."""
     monkeypatch.setattr(kernel_ridge, "MAX_EDGES_IN_MEMORY", 0)
-    for module in (filters, ridge_inputs, stored_inputs):
+    for module in (adjacency, ridge_inputs, stored_inputs):
         monkeypatch.setattr(module, "ROWS_PER_BLOCK", 100)
     monkeypatch.setattr(ridge, "NODES_PER_BLOCK", 70)
     monkeypatch.setattr(rows, "EDGES_PER_BLOCK", 1000)
@@ -123,8 +123,8 @@ def test_distances_and_the_classifier_from_disk(tmp_path, streaming):
     ridge = lggd.KernelRidge.large(inducing=100)
     for model in (
         lggd.GGD(times=(1, 2)),
-        lggd.LGGD.solved(initial=ridge),
-        lggd.LGGDClassifier(lggd.LGGD.solved(initial=ridge)),
+        lggd.EvolvedKernelRidge(initial=ridge),
+        lggd.LGGDClassifier(lggd.EvolvedKernelRidge(initial=ridge), None),
     ):
         one, other = copy.copy(model).fit(data), copy.copy(model).fit(stored)
         torch.testing.assert_close(one.predict_proba(), other.predict_proba(), rtol=1e-2, atol=1e-3)
@@ -137,7 +137,7 @@ def test_distances_and_the_classifier_from_disk(tmp_path, streaming):
 def test_networks_say_that_they_need_the_edges(tmp_path):
     data, _ = noisy_classes()
     stored = on_disk(data, tmp_path)
-    for model in (lggd.LGGDClassifier.trained(), lggd.LGGD()):
+    for model in (lggd.LGGDClassifier(), lggd.LGGD()):
         with pytest.raises(lggd.InputError, match=r"which takes .*, or use KernelRidge"):
             model.fit(stored)
     with pytest.raises(lggd.InputError, match="a graph in memory to accept nodes"):

@@ -7,14 +7,15 @@ import torch
 
 import lggd
 from lggd.closed_form import ridge, ridge_inputs
-from lggd.closed_form.filters import chebyshev_sums, series_of
-from lggd.diffusion import PPR
+from lggd.closed_form.adjacency import chebyshev_sums, series_of
 from lggd.errors import InputError
+from lggd.filters import PPR, HighPass, Hops
 from lggd.graph.streamed_matrix import StreamedMatrix
+from lggd.kernels import FilterKernel, Linear
 from support.cluster_cases import random_graph, use_local_team
 from support.small_data import blocks
 
-FILTERS = (lggd.Hops(0), lggd.Hops(1), lggd.Hops(4), lggd.HighPass(), PPR(0.1), lggd.Hops(2, self_loops=False))
+FILTERS = (Hops(0), Hops(1), Hops(4), HighPass(), PPR(0.1), Hops(2, self_loops=False))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -88,7 +89,7 @@ def test_the_model_answers_everything_on_this_machine(classes, monkeypatch, tmp_
 
 def test_kernels_of_relative_lengths(classes, monkeypatch):
     data, folder = classes
-    kernel = lggd.FilterKernel((lggd.Hops(0), lggd.Hops(2)), lggd.Linear(unit=False))
+    kernel = FilterKernel((Hops(0), Hops(2)), Linear(unit=False))
     model = lggd.KernelRidge(kernels=(kernel,), far_kernels=(), wide_kernels=(), topology_kernels=(), agreement=None)
     use_local_team(monkeypatch)
     found = lggd.cluster.solve(folder, model=model)

@@ -128,7 +128,7 @@ def test_the_same_bits_as_one_machine(cluster, graph, single, nothing_left):
 
 
 def test_start_and_potential_by_default(cluster, graph, nothing_left):
-    options = {"times": (0.3,), "potential": lggd.DegreePotential(-1.0), "far": 7.0}
+    options = {"times": (0.3,), "potential": lggd.DegreePotential(-1.0), "initial_value": 7.0}
     expected = lggd.evolve(graph, SOURCES, **options)
     assert torch.equal(lggd.cluster.evolve(graph.stored.folder, SOURCES, **options).value, expected.value)
 

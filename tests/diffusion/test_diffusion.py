@@ -7,8 +7,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_dense_adj
 
 from lggd import diffusion
-from lggd.closed_form.filters import TOLERANCE
-from lggd.diffusion import PPR, DiffusionGraph, Heat, strongest_partners, transition_matrix
+from lggd.diffusion import DiffusionGraph, strongest_partners, transition_matrix
+from lggd.filters import PPR, TOLERANCE, Heat
 from support.small_data import blocks, changed
 
 F64 = torch.float64

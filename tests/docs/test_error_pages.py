@@ -63,6 +63,6 @@ def test_names_and_choices_are_resolved(tmp_path: Path) -> None:
 
 def test_the_page_is_a_table_for_every_room(texts: list[ErrorText]) -> None:
     text = page(texts)
-    assert {"## graph", "## solvers", "## app"} <= set(text.splitlines())
+    assert {"## graph", "## solvers", "## tables"} <= set(text.splitlines())
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 3 for line in rows)

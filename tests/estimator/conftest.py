@@ -16,12 +16,10 @@ from lggd import (
     LearnedEdgeWeights,
     LearnedPotential,
     LGGDClassifier,
-    MaxScale,
     Optimization,
     PropagatedMLP,
-    SoftmaxScale,
-    Standardize,
 )
+from lggd.scales import MaxScale, SoftmaxScale, Standardize
 from support.small_data import Averages, Perceptron, blocks
 from support.small_models import FEW, MODELS, TIMES, WIDTH, distances
 

@@ -21,7 +21,7 @@ from support.small_models import MODELS, agree, is_fitted, learned, stop_at
 NODES = 36
 CLOSE = {"rtol": 1e-3, "atol": 5e-4}
 WITHOUT_RANDOMNESS = ["LabelPropagation", "ScikitNetwork"]
-WITHOUT_TRAINING = ["GGD", "KernelRidge", "LGGD, solved", *WITHOUT_RANDOMNESS]
+WITHOUT_TRAINING = ["GGD", "KernelRidge", "EvolvedKernelRidge", *WITHOUT_RANDOMNESS]
 every_model = pytest.mark.parametrize("name", MODELS)
 every_trained = pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_TRAINING])
 
@@ -193,7 +193,7 @@ def test_node_features_are_checked_where_they_are_used(name, x, error, data, fit
     if name in ("GGD", *WITHOUT_RANDOMNESS, "LGGDClassifier on GGD"):
         assert torch.equal(make(name).fit(changed(data, x=x)).predict(), fitted(name).predict())
         return
-    if name in ("KernelRidge", "LGGD, solved") and x is None:  # takes rows of the adjacency instead
+    if name in ("KernelRidge", "EvolvedKernelRidge") and x is None:  # takes rows of the adjacency instead
         assert make(name).fit(changed(data, x=x)).predict().shape == (NODES,)
         return
     with pytest.raises(error, match=r"`data\.x`"):

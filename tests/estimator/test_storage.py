@@ -28,17 +28,15 @@ from lggd import (
     LearnedPotential,
     LGGDClassifier,
     LGGDPlus,
-    MaxScale,
-    SoftmaxScale,
-    Standardize,
-    Unscaled,
     baselines,
     diffusion,
+    filters,
     load_model,
 )
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import saveable, settings, storage
 from lggd.learning.networks import Activation
+from lggd.scales import MaxScale, SoftmaxScale, Standardize, Unscaled
 from support.processes import finish
 from support.small_data import CLASSES, Averages, Perceptron, blocks, random, same
 from support.small_models import MODELS, TIMES, WIDTH, classifier, distances, learned
@@ -308,8 +306,8 @@ def test_a_class_that_only_has_the_name_of_a_public_one_is_refused():
 
 def test_settings_of_every_model_are_known_to_a_process_that_has_imported_none(tmp_path):
     models = {name: make(0) for name, make in MODELS.items()}
-    models["GDC of other choices"] = baselines.GDC(diffusion.Heat(2.0), backbone=ChebNet())
-    spread = BackboneReadout(diffusion=diffusion.DiffusionGraph(diffusion.PPR(0.2)))
+    models["GDC of other choices"] = baselines.GDC(filters.Heat(2.0), backbone=ChebNet())
+    spread = BackboneReadout(diffusion=diffusion.DiffusionGraph(filters.PPR(0.2)))
     models["LGGDPlus of other choices"] = LGGDPlus(readout=spread)
     models["LGGD of other choices"] = LGGD(initial=MLP(activation=Activation.TANH), scheme=Euler(0.1))
     plain = {name: settings.to_plain(model, "model") for name, model in models.items()}

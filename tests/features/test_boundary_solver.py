@@ -6,22 +6,11 @@ import math
 import pytest
 import torch
 
-from lggd import (
-    GGD,
-    LGGD,
-    MLP,
-    RK4,
-    DegreePotential,
-    Euler,
-    Graph,
-    LearnedEdgeWeights,
-    LearnedPotential,
-    Unscaled,
-    evolve,
-)
+from lggd import GGD, LGGD, MLP, RK4, DegreePotential, Euler, Graph, LearnedEdgeWeights, LearnedPotential, evolve
 from lggd.features import distance_features
 from lggd.features.distance_features import assign_folds
 from lggd.learning import flow
+from lggd.scales import Unscaled
 from support.small_data import CLASSES, blocks, changed, random, unmasked
 from support.small_features import make
 from support.small_models import FEW, TIMES, learned
@@ -39,7 +28,7 @@ def sources(labels):
 @pytest.mark.parametrize("scheme", [RK4(), Euler(step=0.05)])
 def test_ggd_distances_are_those_of_evolve(p, potential, scheme):
     data = blocks(weighted=True, lonely=1)
-    settings = {"times": (0.3, 1.7, 4.0), "p": p, "potential": potential, "scheme": scheme, "far": 20.0}
+    settings = {"times": (0.3, 1.7, 4.0), "p": p, "potential": potential, "scheme": scheme, "initial_value": 20.0}
     model = GGD(**settings, cap=math.inf).fit(data)
     graph = Graph.from_pyg(data, dtype=torch.float32)
     expected = evolve(graph, sources(model.labels_), **settings).value

@@ -8,8 +8,9 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch_geometric.transforms import Compose
 
-from lggd import GGD, LGGD, MaxScale, SoftmaxScale, Standardize, Unscaled
+from lggd import GGD, LGGD
 from lggd.errors import InputError, InputTypeError
+from lggd.scales import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.solvers.cauchy import INITIAL_VALUE
 from support.small_data import CLASSES, Perceptron, blocks, changed, garbled, permuted, random, same, snapshot, unmasked
 from support.small_features import FEATURES, every_features, make

@@ -7,8 +7,9 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import Compose
 
-from lggd import GGD, Unscaled
+from lggd import GGD
 from lggd.errors import InputError, InputTypeError
+from lggd.scales import Unscaled
 from support.small_data import blocks, changed
 from support.small_features import make
 from support.small_models import TIMES, is_fitted

@@ -7,18 +7,9 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from lggd import (
-    LGGD,
-    MLP,
-    RK4,
-    DegreePotential,
-    LearnedEdgeWeights,
-    MaxScale,
-    Optimization,
-    PropagatedMLP,
-    SoftmaxScale,
-)
+from lggd import LGGD, MLP, RK4, DegreePotential, LearnedEdgeWeights, Optimization, PropagatedMLP
 from lggd.errors import InputError, InputTypeError
+from lggd.scales import MaxScale, SoftmaxScale
 from support.small_data import Perceptron, blocks, changed, random, same, unmasked
 from support.small_features import FEATURES, make
 

@@ -15,7 +15,7 @@ from torch_geometric.utils import to_scipy_sparse_matrix
 
 import lggd
 from lggd.datasets.by_name import split_by_count
-from lggd.features.solved_lggd import MIXTURE_ITERATIONS, DistanceShare, class_distances, mixture_weights
+from lggd.features.evolved_kernel_ridge import MIXTURE_ITERATIONS, DistanceShare, class_distances, mixture_weights
 from lggd.samples import graph_data
 from support.small_data import random
 
@@ -114,7 +114,7 @@ def test_the_share_is_the_weight_of_a_mixture():
 
 def test_distances_take_part_where_points_lie_on_curves(tmp_path):
     data = circles()
-    model = lggd.LGGD.solved().fit(data)
+    model = lggd.EvolvedKernelRidge().fit(data)
     assert model.share_.weight > 0.2
     right = (model.predict() == data.y)[data.test_mask].double().mean()
     assert right > (model.initial_.predict() == data.y)[data.test_mask].double().mean()
@@ -126,7 +126,7 @@ def test_distances_take_part_where_points_lie_on_curves(tmp_path):
 
 def test_new_labels_change_the_plain_distance():
     data = circles()
-    model = lggd.LGGD.solved().fit(data)
+    model = lggd.EvolvedKernelRidge().fit(data)
     model.predict_proba()
     nodes = (model.labels_ < 0).nonzero().squeeze(1)[:4]
     model.add_labels(nodes, data.y[nodes])

@@ -19,8 +19,8 @@ from lggd import (
     LGGDClassifier,
     Optimization,
     PropagatedMLP,
-    Standardize,
 )
+from lggd.scales import Standardize
 from support.small_data import Averages, Perceptron, blocks, changed, same
 
 pytestmark = [
@@ -136,4 +136,4 @@ def test_a_classifier_fitted_there_answers_there_and_loads_here(backbone, tmp_pa
 
 def test_a_classifier_learns_there():
     data = on_device(blocks(each=20, labelled=4, validated=4, seed=1))
-    assert LGGDClassifier.trained().fit(data).score(data) > 0.9
+    assert LGGDClassifier().fit(data).score(data) > 0.9

@@ -14,6 +14,7 @@ from lggd import (
     LGGD,
     ChebNet,
     Ensemble,
+    EvolvedKernelRidge,
     Graph,
     JKNet,
     LearnedEdgeWeights,
@@ -208,7 +209,7 @@ def test_other_data_of_the_same_nodes_can_be_predicted(name, data, fitted):
     assert torch.equal(model.predict_proba(data), fitted(name).predict_proba())
 
 
-@pytest.mark.parametrize("make", [LGGDClassifier, LGGDClassifier.trained])
+@pytest.mark.parametrize("make", [lambda: LGGDClassifier(EvolvedKernelRidge(), None), LGGDClassifier])
 def test_it_learns(make):
     data = blocks(each=20, labelled=4, validated=4, seed=1)
     model = make().fit(data)

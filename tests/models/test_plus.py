@@ -16,8 +16,9 @@ from lggd import (
     SelfTraining,
     load_model,
 )
-from lggd.diffusion import DiffusionGraph, Heat
+from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError, InputTypeError
+from lggd.filters import Heat
 from support.small_data import CLASSES, blocks, unmasked
 from support.small_models import baseline, distances, is_fitted, plus, readout, stop_at
 

@@ -6,9 +6,9 @@ from torch.nn.functional import normalize
 
 from lggd import (
     GCN,
-    LGGD,
     BackboneReadout,
     Ensemble,
+    EvolvedKernelRidge,
     KernelRidge,
     LGGDPlus,
     MeanReadout,
@@ -17,9 +17,10 @@ from lggd import (
     WeightedReadout,
     load_model,
 )
-from lggd.diffusion import PPR, DiffusionGraph, Heat
+from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError, InputTypeError
-from lggd.features.solved_lggd import mixture_weights
+from lggd.features.evolved_kernel_ridge import mixture_weights
+from lggd.filters import PPR, Heat
 from support.small_data import CLASSES, blocks, changed
 from support.small_models import SOME, distances, readout
 
@@ -94,7 +95,7 @@ def test_an_empty_prior_counts_one_for_each(data):
 
 def test_weights_are_saved_and_networks_fade(data, tmp_path):
     parts = WeightedReadout((NearestClass(), readout(use_features=False)), prior=(1.0, 2.0), fade=True)
-    model = LGGDPlus(LGGD.solved(), parts).fit(data)
+    model = LGGDPlus(EvolvedKernelRidge(), parts).fit(data)
     weights = model.readout_.weights_
     model.save(tmp_path / "model")
     loaded = load_model(tmp_path / "model")

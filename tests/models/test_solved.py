@@ -11,16 +11,17 @@ from lggd import (
     LGGD,
     BackboneReadout,
     Ensemble,
+    EvolvedKernelRidge,
     KernelRidge,
     LGGDClassifier,
     LGGDPlus,
     NearestClass,
     SelfTraining,
-    SolvedLGGD,
     WeightedReadout,
     load_model,
 )
-from lggd.diffusion import DiffusionGraph, Heat
+from lggd.diffusion import DiffusionGraph
+from lggd.filters import Heat
 from lggd.inputs import Labels
 from lggd.models import readout as readouts
 from support.small_data import blocks
@@ -94,13 +95,13 @@ def test_networks_fade_as_labels_arrive(data, fade):
 @pytest.mark.parametrize(
     "make",
     [
-        LGGD.solved,
-        lambda: LGGDClassifier(),
+        EvolvedKernelRidge,
+        lambda: LGGDClassifier(EvolvedKernelRidge(), None),
         solved,
         lambda: Ensemble(KernelRidge(), 2),
-        lambda: SelfTraining(LGGD.solved()),
+        lambda: SelfTraining(EvolvedKernelRidge()),
     ],
-    ids=["LGGD", "LGGDClassifier", "LGGDPlus", "Ensemble", "SelfTraining"],
+    ids=["EvolvedKernelRidge", "LGGDClassifier", "LGGDPlus", "Ensemble", "SelfTraining"],
 )
 def test_nodes_and_edges_arrive_through_outer_models(make, data, tmp_path):
     model, inner = make().fit(data), KernelRidge().fit(data)
@@ -111,7 +112,7 @@ def test_nodes_and_edges_arrive_through_outer_models(make, data, tmp_path):
     assert model.data_.num_nodes == len(model.labels_) == 37
     model.remove_edges(EDGES[:, :1]).add_labels([36], [int(data.y[0])])
     assert int(model.labels_[36]) == int(data.y[0])
-    if isinstance(model, SolvedLGGD):
+    if isinstance(model, EvolvedKernelRidge):
         inner.add_nodes(x, EDGES).remove_edges(EDGES[:, :1]).add_labels([36], [int(data.y[0])])
         assert torch.allclose(model.initial_.predict_proba(), inner.predict_proba(), atol=1e-5)
         assert model.distances(model.data_)[36, :, int(data.y[0])].max() == 0
@@ -120,7 +121,7 @@ def test_nodes_and_edges_arrive_through_outer_models(make, data, tmp_path):
 
 
 def test_trained_distances_do_not_take_nodes():
-    for model in (LGGD(), LGGDClassifier.trained(), LGGDPlus.trained(), LGGDClassifier(None, GCN())):
+    for model in (LGGD(), LGGDClassifier(), LGGDPlus.trained(), LGGDClassifier(None, GCN())):
         assert not model.accepts_nodes
 
 

@@ -60,7 +60,7 @@ def test_one_split_hash_per_accuracy() -> None:
 def test_base_of_the_ablation_can_be_the_row_of_the_table(tmp_path: Path) -> None:
     lines = {"table1": [line("14", "cora", 80)], "ablation": [line("14", "cora", 83, variant="more")]}
     found = measured(tmp_path, lines)
-    assert found.ablation["LGGD+ as chosen", "cora"] is found.table1["14", "cora"]
+    assert found.ablation["Trained LGGD+ as chosen", "cora"] is found.table1["14", "cora"]
 
 
 # -- comparisons ------------------------------------------------------------------------------------------------------

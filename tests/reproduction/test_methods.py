@@ -11,7 +11,7 @@ from lggd.errors import InputError
 from reproduction.methods import BACKBONES, METHODS, build, read_value, supports_backbone
 from support.invalid_settings import INVALID
 
-WITH_EVERY_BACKBONE = ("gcn", "gcn-plus", "ggd", "lggd", "lggd-plus", "gdc-ppr", "gdc-heat", "gaug-m")
+WITH_EVERY_BACKBONE = ("gcn", "gcn-plus", "ggd", "lggd", "lggd-plus-trained", "gdc-ppr", "gdc-heat", "gaug-m")
 
 
 def test_settings_reach_the_distances() -> None:
@@ -41,7 +41,7 @@ def test_settings_reach_the_members_of_self_training() -> None:
 def test_settings_reach_the_readouts() -> None:
     weak = {"readout__readouts__0__optimization__weight_decay": 0.25, "readout__readouts__0__use_x": False}
     both, networks, nearest = (
-        build("lggd-plus", {**weak, "readout": {"part": part}}, "gat").readout
+        build("lggd-plus-trained", {**weak, "readout": {"part": part}}, "gat").readout
         for part in ("readout", "readout__readouts__0", "readout__readouts__1")
     )
     assert repr(both) == repr(lggd.MeanReadout((networks, nearest)))

@@ -12,6 +12,7 @@ from lggd.app.comparison.results import Results
 from lggd.errors import InputError
 from reproduction import experiments
 from reproduction.experiments import CellJob, NewLabelsJob, Selection, plan
+from reproduction.measurements import with_present_names
 from reproduction.rows import Row, load_rows, toml_value
 from support.invalid_settings import INVALID
 from support.reproducing import command, refused
@@ -107,7 +108,7 @@ def test_nothing_that_comes_with_the_package_is_refused(experiment: str, quick: 
 def test_published_lines_are_of_rows_and_variants(experiment: str) -> None:
     """Their settings have the short names that rows had when they were measured."""
     names = {row.number: row.name for row in load_rows()}
-    lines = Results(RESULTS).lines(experiment)[0]
+    lines = [with_present_names(line) for line in Results(RESULTS).lines(experiment)[0]]
     assert lines
     for line in lines:
         assert line["name"].startswith(names[line["row"].split()[0]])

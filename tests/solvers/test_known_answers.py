@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from lggd import Dijkstra, Evolution, FastIterative, FastMarching, Graph, Status, distance
+from lggd import Dijkstra, Evolution, FastIterative, FastMarching, Graph, distance
+from lggd.results import Status
 from support import oracles, zoo
 
 KNOWN = [pytest.param(known, p, id=f"{known.name}-{p}") for known in zoo.CASES for p in known.ps]

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lggd import RK4, SSPRK3, Euler, FastMarching, Graph, Solution, evolve
+from lggd import RK4, SSPRK3, Euler, FastMarching, Graph, evolve
+from lggd.results import Solution
 from lggd.solvers.eikonal_problem import EikonalProblem
 from support import oracles, zoo
 from support.zoo import inf

@@ -8,7 +8,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lggd import RK4, SSPRK3, Euler, Evolution, Status, distance, evolve
+from lggd import RK4, SSPRK3, Euler, Evolution, distance, evolve
+from lggd.results import Status
 from lggd.solvers.scheme import MONOTONE
 from support import oracles, zoo
 from support.lasso import start_of

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import lggd
-from lggd import equation
+from lggd import equation, results
 from lggd._kernels import largest_residual
 from lggd.equation import Field
 from lggd.solvers.adjoint import run
@@ -27,7 +27,7 @@ RHO = torch.ones(N, 1)
         (lambda: Field(GRAPH.csr, 1.0, RHO, boundary_mask=torch.zeros(N, 2)), "boundary_mask"),
         (lambda: equation.p_norm(GRAPH.csr, torch.ones(E, 2, dtype=torch.int64), math.inf), "nonnegative"),
         (lambda: largest_residual(Field(GRAPH.csr, 1.0, RHO), torch.ones(N, 1), torch.ones(1, 1) > 0), "free"),
-        (lambda: lggd.Depth(torch.ones(N, 1), 0, torch.tensor([0]), torch.ones(1)), "value"),
+        (lambda: results.Depth(torch.ones(N, 1), 0, torch.tensor([0]), torch.ones(1)), "value"),
     ],
 )
 def test_a_planted_wrong_shape_is_found(call, argument):

@@ -8,8 +8,9 @@ import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from lggd import GCN, ChebNet, JKNet, Optimization, load_model
-from lggd.baselines import APPNP, GDC, GPRGNN, PPR, SGC, DropEdge, Heat, MLPClassifier
+from lggd.baselines import APPNP, GDC, GPRGNN, SGC, DropEdge, MLPClassifier
 from lggd.baselines.baseline import BaselineData, Problem
+from lggd.filters import PPR, Heat
 from lggd.inputs import Labels
 from lggd.training.cuda_graph import WARM_UP
 from lggd.training.problems import Targets

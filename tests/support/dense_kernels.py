@@ -9,9 +9,9 @@ import numpy as np
 from scipy.linalg import expm
 from torch_geometric.data import Data
 
-from lggd import ArcCosine, Gaussian, HighPass, Hops
-from lggd.closed_form.kernels import ChosenKernel
-from lggd.diffusion import PPR, Heat
+from lggd.closed_form.mixture_kernel import ChosenKernel
+from lggd.filters import PPR, Heat, HighPass, Hops
+from lggd.kernels import ArcCosine, Gaussian
 
 
 def adjacency(weights: np.ndarray, self_loops: bool) -> np.ndarray:

@@ -8,7 +8,7 @@ from lggd import GCN, GGD, LGGD, LGGDClassifier, Optimization
 from lggd.sklearn import KNNGraphClassifier
 
 # Distances alone, nothing learned; both stages of learning, briefly; and the default, which is solved.
-DISTANCES = KNNGraphClassifier(LGGDClassifier(GGD(times=(1, 2))), random_state=0)
+DISTANCES = KNNGraphClassifier(LGGDClassifier(GGD(times=(1, 2)), None), random_state=0)
 LEARNED = KNNGraphClassifier(
     LGGDClassifier(LGGD(times=(1, 2), optimization=Optimization(epochs=3)), GCN(), Optimization(epochs=12, lr=0.05)),
     random_state=0,

@@ -23,7 +23,7 @@ from lggd.graph.csr import CSR
 
 MODULES = (
     "graph.csr", "graph.graph", "equation", "_kernels", "solvers.adjoint", "solvers.cauchy", "solvers.dijkstra",
-    "solvers.eikonal_problem", "solvers.evolution", "solvers.solution", "distances",
+    "solvers.eikonal_problem", "solvers.evolution", "results", "distances",
 )  # fmt: skip
 NAMES = {name: getattr(jaxtyping, name) for name in ("Bool", "Float", "Float64", "Int", "Int64", "Shaped")}
 SIZES = jaxtyping.Shaped[torch.Tensor, "n e"]

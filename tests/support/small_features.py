@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from lggd import (
-    GGD,
-    LGGD,
-    LearnedEdgeWeights,
-    LearnedPotential,
-    MaxScale,
-    PropagatedMLP,
-    SoftmaxScale,
-    Standardize,
-    Unscaled,
-)
+from lggd import GGD, LGGD, LearnedEdgeWeights, LearnedPotential, PropagatedMLP
 from lggd.features.distance_features import DistanceFeatures
+from lggd.scales import MaxScale, SoftmaxScale, Standardize, Unscaled
 from support.small_data import Perceptron
 from support.small_models import FEW, TIMES, distances
 

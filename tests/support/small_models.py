@@ -16,6 +16,7 @@ from lggd import (
     MLP,
     BackboneReadout,
     Ensemble,
+    EvolvedKernelRidge,
     KernelRidge,
     LGGDClassifier,
     LGGDPlus,
@@ -69,7 +70,7 @@ MODELS: dict[str, Callable[[Any], Member]] = {
     "LGGD": lambda seed: distances(seed=seed),
     "LGGD, one model for all times": lambda seed: distances(per_time=False, cross_fit=2, seed=seed),
     "KernelRidge": lambda seed: KernelRidge(seed=seed),
-    "LGGD, solved": lambda seed: LGGD.solved(times=TIMES, seed=seed),
+    "EvolvedKernelRidge": lambda seed: EvolvedKernelRidge(times=TIMES, seed=seed),
     "LGGDPlus, solved": lambda seed: LGGDPlus(readout=BackboneReadout(members=2, optimization=FEW), seed=seed),
     "LGGDClassifier": lambda seed: classifier(distances(seed=seed), seed=seed),
     "LGGDClassifier on GGD": lambda seed: classifier(GGD(TIMES, seed=seed), seed=seed),
@@ -93,7 +94,7 @@ MODELS: dict[str, Callable[[Any], Member]] = {
 
 
 # Models whose predictions depend, by rounding, on the order in which labels came.
-ROUNDED = ["KernelRidge", "LGGD, solved", "LGGDPlus, solved"]
+ROUNDED = ["KernelRidge", "EvolvedKernelRidge", "LGGDPlus, solved"]
 
 
 def stop_at(stage: str, epoch: int, time: int = 1) -> Callable[[Progress], None]:

@@ -111,10 +111,10 @@ class UserModule(nn.Module):
         shape = [len(x), self.num_classes]
         if isinstance(logits, Tensor) and list(logits.shape) == shape:
             return logits
-        received = list(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+        output = list(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
         rule = f"return logits {shape}, one row per node and one column per class"
         remedy = f"Set the width of its last layer to {self.num_classes}."
-        raise InputError("backbone", rule, but=f"{type(self.module).__name__} returned {received}", remedy=remedy)
+        raise InputError("backbone", rule, but=f"{type(self.module).__name__} returned {output}", remedy=remedy)
 
 
 def check_user_module(

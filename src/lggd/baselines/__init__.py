@@ -5,10 +5,9 @@ from lggd.baselines.decoupled import APPNP, GPRGNN, SGC, MLPClassifier
 from lggd.baselines.label_propagation import AutoScale, CorrectAndSmooth, FixedScale, LabelPropagation
 from lggd.baselines.rewiring import GDC, DropEdge
 from lggd.baselines.scikit_network import Diffusion, MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
-from lggd.diffusion import PPR, Heat
 
 __all__ = [
-    "APPNP", "GDC", "GPRGNN", "PPR", "SGC", "AutoScale", "Baseline", "CorrectAndSmooth", "Diffusion", "DropEdge",
-    "FixedScale", "Heat", "LabelPropagation", "MLPClassifier", "MajorityVote", "NearestNeighbours", "PageRank",
+    "APPNP", "GDC", "GPRGNN", "SGC", "AutoScale", "Baseline", "CorrectAndSmooth", "Diffusion", "DropEdge",
+    "FixedScale", "LabelPropagation", "MLPClassifier", "MajorityVote", "NearestNeighbours", "PageRank",
     "ScikitNetwork",
 ]  # fmt: skip

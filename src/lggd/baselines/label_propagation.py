@@ -93,7 +93,7 @@ def propagation_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes
 # Spreads errors `[N, K]` over the graph; the function is applied after every iteration.
 Spread = Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]
 # Smaller spread errors are not scaled up: their direction is noise.
-LARGEST_FACTOR = 1000.0
+MAX_FACTOR = 1000.0
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class AutoScale:
         """Returns what is added to the predictions, `[N, K]`, from the errors on labelled nodes."""
         smoothed = spread_errors(errors, lambda values: values.clamp(-1, 1))
         factor = errors.abs().sum() / labelled.sum() / smoothed.abs().sum(1, keepdim=True)
-        return torch.where(factor <= LARGEST_FACTOR, factor, 1.0) * smoothed
+        return torch.where(factor <= MAX_FACTOR, factor, 1.0) * smoothed
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from torch import Tensor
 from lggd.backbones import GCN, Backbone, ChebNet, JKNet
 from lggd.backbones.network import Propagate
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
-from lggd.diffusion import PPR, DiffusionGraph, Heat
+from lggd.diffusion import DiffusionGraph
+from lggd.filters import PPR, Heat
 from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each, with_self_loops
 from lggd.progress import Callback
 from lggd.validation import check_real
@@ -119,7 +120,7 @@ class GDC(Baseline):
     Examples
     --------
     >>> import lggd
-    >>> GDC(lggd.baselines.Heat(t=3.0), k=8).transform(lggd.load("karate")).num_edges == 34 * 8
+    >>> GDC(Heat(t=3.0), k=8).transform(lggd.load("karate")).num_edges == 34 * 8
     True
     """
 

@@ -1,12 +1,7 @@
 """Closed-form classification: kernel ridge regression on propagated node features, solved instead of trained."""
 
-from lggd.closed_form.filters import PPR, Heat, HighPass, Hops
 from lggd.closed_form.kernel_ridge import KernelRidge
-from lggd.closed_form.kernels import ArcCosine, FilterKernel, Gaussian, Linear
 from lggd.closed_form.pseudo_labels import PseudoLabels
 from lggd.closed_form.ridge_inputs import EdgeAgreement
 
-__all__ = [
-    "PPR", "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "Heat", "HighPass", "Hops", "KernelRidge",
-    "Linear", "PseudoLabels",
-]  # fmt: skip
+__all__ = ["EdgeAgreement", "KernelRidge", "PseudoLabels"]

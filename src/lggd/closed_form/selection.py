@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lggd.closed_form.kernels import (
+from lggd.closed_form.mixture_kernel import (
     FAR_REWEIGHTED_KERNELS,
     FARTHER,
     NEARER,
     REWEIGHTED_KERNELS,
     ChosenKernel,
-    FilterKernel,
     MixtureKernel,
 )
 from lggd.closed_form.ridge import (
@@ -35,6 +34,7 @@ from lggd.closed_form.ridge_inputs import (
     class_agreement,
     filters_of,
 )
+from lggd.kernels import FilterKernel
 
 if TYPE_CHECKING:
     from lggd.closed_form.kernel_ridge import KernelRidge
@@ -256,8 +256,8 @@ def fit_inverse_temperature(
 def mean_inverse_temperature(scores: Tensor, classes: Tensor) -> float:
     """The posterior mean of log β, as β.
 
-    Likelihoods are tempered as those of kernels are: scores depend on the same labels. The mean errs less than the
-    single best one: with few labels, that one follows whichever of them happens to be certain.
+    Likelihoods are tempered as for kernels. Scores depend on the same labels. The mean errs less than the single best
+    one: with few labels, that one follows whichever of them happens to be certain.
 
     >>> mean_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1])) < 64
     True

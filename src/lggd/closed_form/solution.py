@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from lggd.closed_form.kernels import MixtureKernel
+from lggd.closed_form.mixture_kernel import MixtureKernel
 from lggd.closed_form.pseudo_labels import self_trained
 from lggd.closed_form.ridge import LocalSystem, class_targets
 from lggd.closed_form.ridge_inputs import LocalInputs, MemoryInputs, class_agreement

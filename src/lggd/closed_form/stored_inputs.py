@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lggd._system.memory import Scratch
-from lggd.closed_form.filters import ROWS_PER_BLOCK, StoredAdjacency
+from lggd.closed_form.adjacency import ROWS_PER_BLOCK, StoredAdjacency
 from lggd.closed_form.ridge_inputs import (
     SUBSPACE_ITERATIONS,
     TOPOLOGY_WIDTH,

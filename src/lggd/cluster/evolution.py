@@ -20,10 +20,10 @@ from lggd.equation import Boundary, Potential, Sources, check_p, mask_of, read_p
 from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.progress import Callback, Progress
+from lggd.results import Solution, Statistics, Status
 from lggd.solvers.adjoint import Stepper
 from lggd.solvers.cauchy import INITIAL_VALUE, CauchyProblem, read_start
 from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_times, choose_step, make_plan
-from lggd.solvers.solution import Solution, Statistics, Status
 from lggd.validation import check_instance, check_int, check_real
 
 Array = NDArray[Any]
@@ -149,7 +149,7 @@ def evolve(
     threads : int, optional
         Threads of a block; None divides the CPUs of a node by its blocks.
     checkpoint_every : int
-        Steps between two checkpoints: when a node is lost, at most so many are taken again.
+        Steps between two checkpoints: the most that are repeated when a node is lost.
     checkpoints : path, optional
         Folder on a disk that all nodes share, for checkpoints; None keeps them in the memory of this process.
     verify : bool

@@ -1,6 +1,6 @@
 """Node features averaged over neighbourhoods, on a cluster: Âᵏx, personalised PageRank, heat.
 
-Blocks compute the Chebyshev series of `closed_form.filters` by the products that one machine computes on disk.
+Blocks compute the Chebyshev series of `closed_form.adjacency` by the products that one machine computes on disk.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from lggd.closed_form.filters import NEGLIGIBLE, Filter, Hops, series_of, unit_or_zero
+from lggd.closed_form.adjacency import NEGLIGIBLE, series_of, unit_or_zero
 from lggd.cluster.block import BlockRows
 from lggd.cluster.evolution import make_bounds, open_graph
 from lggd.cluster.team import Team
 from lggd.errors import InputError, InputTypeError
+from lggd.filters import Filter, Hops
 from lggd.graph import Graph
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.validation import check_finite, check_instance
@@ -282,7 +283,7 @@ def propagate(
     --------
     >>> import lggd
     >>> with lggd.cluster.connect():  # doctest: +SKIP
-    ...     near, far = lggd.cluster.propagate("graph", filters=(lggd.Hops(2), lggd.diffusion.PPR(0.1)))
+    ...     near, far = lggd.cluster.propagate("graph", filters=(lggd.filters.Hops(2), lggd.filters.PPR(0.1)))
     """
     for filter in filters:
         check_instance("filters", filter, Filter, "filters such as Hops(2), HighPass() or PPR(0.1)")

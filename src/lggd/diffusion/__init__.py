@@ -1,4 +1,4 @@
-"""Graph diffusion: personalized PageRank and the heat kernel, and the graph of each node's strongest partners.
+"""Graph diffusion: the graph of each node's strongest partners by personalized PageRank or the heat kernel.
 
 After Gasteiger et al. (2019).
 """
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from lggd._system.memory import Cache, content_key
-from lggd.closed_form.filters import PPR, TOLERANCE, Heat
 from lggd.errors import InputError
+from lggd.filters import PPR, TOLERANCE, Heat
 from lggd.graph.edge_list import check_symmetric, with_edges
 from lggd.graph.sparse import SparsePattern, normalized_adjacency
 from lggd.inputs import NodeData
@@ -23,7 +23,7 @@ from lggd.validation import check_instance, check_int
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-__all__ = ["PPR", "DiffusionGraph", "Heat"]
+__all__ = ["DiffusionGraph"]
 
 # Entries of S computed at a time: few enough for a CPU's cache, and enough to keep a GPU busy.
 BLOCK_ENTRIES = {"cpu": 2**19, "cuda": 2**25}

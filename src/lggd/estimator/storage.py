@@ -66,7 +66,7 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
 
     Returns
     -------
-    The model: an `LGGDClassifier`, `LGGDPlus`, `LGGD`, `GGD`, a baseline or a `KNNGraphClassifier`.
+    The model: a `KernelRidge`, `LGGDClassifier`, `LGGDPlus`, `GGD`, a baseline or a `KNNGraphClassifier`.
 
     Raises
     ------

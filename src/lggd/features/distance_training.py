@@ -27,7 +27,7 @@ def read_initial(initial: object) -> MLP | PropagatedMLP | FromModule:
         return FromModule(initial)
     if isinstance(initial, (MLP, PropagatedMLP)):
         return initial
-    remedy = "LGGD.solved() starts at a KernelRidge()."
+    remedy = "EvolvedKernelRidge() starts at a KernelRidge()."
     raise InputTypeError("initial", "be MLP(), PropagatedMLP() or a torch module", repr(initial), remedy)
 
 

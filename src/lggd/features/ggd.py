@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from lggd.features.distance_features import DistanceFeatures, Scale, Standardize, check_fixed, fixed_solver
+from lggd.features.distance_features import DistanceFeatures, check_fixed, fixed_solver
 from lggd.graph import Graph
 from lggd.inputs import NodeData
 from lggd.learning.flow import BoundarySolver
+from lggd.scales import Scale, Standardize
 from lggd.solvers.cauchy import INITIAL_VALUE
 from lggd.validation import check_real
 

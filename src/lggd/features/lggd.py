@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from lggd.equation import DegreePotential
 from lggd.estimator import check_shape
-from lggd.features.distance_features import DistanceFeatures, MaxScale
+from lggd.features.distance_features import DistanceFeatures
 from lggd.features.distance_training import DistanceProblems, read_initial, train_distances
-from lggd.features.solved_lggd import SolvedLGGD
 from lggd.graph import Graph
 from lggd.inputs import Labels, NodeData
 from lggd.learning.flow import BoundarySolver, LearnedEdgeWeights
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.progress import Callback
+from lggd.scales import MaxScale
 from lggd.solvers.scheme import RK4
 from lggd.training.problems import Optimization
 from lggd.validation import check_fraction, check_instance
@@ -32,7 +32,7 @@ class LGGD(DistanceFeatures):
     The features of a node are f^k(·, t) for every class k and every time t, where the evolution starts at
     φ₀ = |network(x)|, trained so that labelled nodes end up nearest to their own class. The defaults performed
     best on validation nodes; `LGGD.paper()` and `LGGD.release()` have the settings of the paper and of the authors'
-    code. `LGGD.solved()` trains nothing: it is a `SolvedLGGD`.
+    code. `EvolvedKernelRidge` trains nothing.
 
     Parameters
     ----------
@@ -105,11 +105,6 @@ class LGGD(DistanceFeatures):
         """LGGD as the authors' code computes it: one model per time, and one learned weight per edge."""
         release = {"potential": LearnedEdgeWeights(DegreePotential(-0.5)), "per_time": True}
         return cls.paper(**{**release, **changes})
-
-    @staticmethod
-    def solved(**changes: Any) -> SolvedLGGD:
-        """LGGD without training, whose φ₀ is solved in closed form: `SolvedLGGD(**changes)`."""
-        return SolvedLGGD(**changes)
 
     def check_settings(self) -> None:
         super().check_settings()

@@ -310,7 +310,7 @@ def _constant(values: Tensor) -> Tensor:
 def check_node_features(x: Tensor | None, num_nodes: int) -> Tensor:
     """Returns node features as float32, dense or sparse, if they are finite and have one row per node."""
     if not isinstance(x, Tensor):
-        remedy = "LGGDClassifier() and GGD() work without node features; or use an identity matrix."
+        remedy = "KernelRidge() and GGD() work without node features; or use an identity matrix."
         raise InputTypeError("data.x", "be a tensor of node features [N, F]", type(x).__name__, remedy)
     x = check_features("data.x", x, num_nodes)
     entries = x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values()  # type: ignore[no-untyped-call]  # not typed in torch

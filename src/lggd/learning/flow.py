@@ -125,7 +125,7 @@ class Flow:
     """∂f/∂t = 1 − ρ‖∇⁻f‖_p for Q problems of K columns each, with outputs at the times of each problem.
 
     `horizons[q]` are increasing indices into `times`, the same number for every problem, and some problem has the last
-    time. A problem leaves the state at its own last time. The step depends on the bounds of the learned coefficients,
+    time. A problem is dropped after its last time. The step depends on the bounds of the learned coefficients,
     not on their current values: it is the same in all epochs, and the same for a problem on its own.
     """
 

@@ -15,7 +15,7 @@ from lggd.backbones.network import check_user_module
 from lggd.backbones.training import train_backbones
 from lggd.errors import InputError
 from lggd.estimator import VALIDATION, Member, with_prefix, without_prefix
-from lggd.features import GGD, LGGD, DistanceFeatures, SolvedLGGD
+from lggd.features import GGD, LGGD, DistanceFeatures
 from lggd.inputs import Labels, NodeData
 from lggd.models.plus import Ensemble
 from lggd.models.sampled_training import sample_labels, streamed_logits
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 class LGGDClassifier(Member):
     """Classify the nodes of a graph from a few labels; further labels can be added without training.
 
-    By default nothing is trained: distances start at the solution of `KernelRidge`, and the nearest class is predicted.
-    `LGGDClassifier.trained()` learns distances with networks and trains a GCN on them, as the paper does.
+    By default distances are learned by networks, and a GCN is trained on them, as in the paper. With
+    `EvolvedKernelRidge()` and no backbone, nothing is trained.
 
     Parameters
     ----------
-    features : SolvedLGGD, LGGD, GGD, Ensemble or None
+    features : LGGD, GGD, EvolvedKernelRidge, Ensemble or None
         The distances to the labelled nodes of each class; None trains the backbone on the node features `x` alone.
     backbone : GCN, GAT, ChebNet, JKNet, GPR, torch.nn.Module or None
         The network that predicts classes from distances as features. A module of your own is called as
@@ -56,25 +56,18 @@ class LGGDClassifier(Member):
     --------
     >>> import lggd
     >>> data = lggd.load("karate")
-    >>> lggd.LGGDClassifier().fit(data).predict().shape
-    torch.Size([34])
     >>> few = lggd.Optimization(epochs=10)
     >>> model = lggd.LGGDClassifier(lggd.GGD(times=(1, 2)), lggd.GCN(), few).fit(data)
     >>> list(model.history_)
     ['backbone']
     """
 
-    features: DistanceFeatures | Ensemble | None = field(default_factory=SolvedLGGD)
-    backbone: Backbone | nn.Module | None = None
+    features: DistanceFeatures | Ensemble | None = field(default_factory=LGGD)
+    backbone: Backbone | nn.Module | None = GCN()
     optimization: Optimization = Optimization()
     seed: int | torch.Generator = 0
 
     _inner = "features"
-
-    @classmethod
-    def trained(cls, **changes: Any) -> Self:
-        """The classifier of the paper: distances learned by networks, and a GCN trained on them."""
-        return cls(**{"features": LGGD(), "backbone": GCN(), **changes})
 
     def __post_init__(self) -> None:
         self.features_: Any  # set by fit

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from lggd.backbones import GPR
 from lggd.closed_form import KernelRidge, PseudoLabels
-from lggd.diffusion import DiffusionGraph, Heat
+from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError
 from lggd.estimator import Member, with_prefix, without_prefix
-from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
+from lggd.features import LGGD, DistanceFeatures, EvolvedKernelRidge
+from lggd.filters import Heat
 from lggd.inputs import Labels, NodeData
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout
@@ -51,7 +52,7 @@ def _in_stage(callback: Callback | None, prefix: str) -> Callback | None:
 
 
 class _MetaModel(Member):
-    """Base class of models that fit copies of another `model`: the means over the copies, their parts."""
+    """Base class of models that fit copies of another `model`: the means over the copies, and their parts."""
 
     model: Member
     _inner = "model"  # of which an `Ensemble` fits several copies
@@ -216,8 +217,8 @@ class SelfTraining(_MetaModel):
             self._set_labels(labels.train.clone())
 
 
-def _solved_features() -> SolvedLGGD:
-    return SolvedLGGD(initial=KernelRidge(pseudo_labels=PseudoLabels()))
+def _self_trained_ridge() -> EvolvedKernelRidge:
+    return EvolvedKernelRidge(initial=KernelRidge(pseudo_labels=PseudoLabels()))
 
 
 def _weighted_readout() -> WeightedReadout:
@@ -240,7 +241,7 @@ class LGGDPlus(Member):
 
     Parameters
     ----------
-    features : SolvedLGGD, SelfTraining, Ensemble, LGGD or GGD
+    features : EvolvedKernelRidge, SelfTraining, Ensemble, LGGD or GGD
     readout : MeanReadout, WeightedReadout, NearestClass or BackboneReadout
         How to predict classes from the distances.
     seed : int or torch.Generator
@@ -260,7 +261,7 @@ class LGGDPlus(Member):
     torch.Size([34, 2])
     """
 
-    features: Member = field(default_factory=_solved_features)
+    features: Member = field(default_factory=_self_trained_ridge)
     readout: Readout = field(default_factory=_weighted_readout)
     seed: int | torch.Generator = 0
 

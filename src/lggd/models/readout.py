@@ -17,7 +17,7 @@ from lggd.backbones.training import train_backbones
 from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError
 from lggd.estimator import saveable, with_prefix, without_prefix
-from lggd.features.solved_lggd import mixture_weights
+from lggd.features.evolved_kernel_ridge import mixture_weights
 from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.training.engine import History
@@ -245,7 +245,7 @@ class WeightedReadout(MeanReadout):
     >>> import lggd
     >>> networks = lggd.BackboneReadout(members=1, use_features=False, optimization=lggd.Optimization(epochs=5))
     >>> readout = lggd.WeightedReadout((lggd.NearestClass(), networks), prior=(3.0, 1.0))
-    >>> model = lggd.LGGDPlus(lggd.SolvedLGGD(), readout).fit(lggd.load("karate"))
+    >>> model = lggd.LGGDPlus(lggd.EvolvedKernelRidge(), readout).fit(lggd.load("karate"))
     >>> model.readout_.weights_  # no validation labels
     [0.75, 0.25]
     """

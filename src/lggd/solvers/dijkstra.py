@@ -14,8 +14,8 @@ from numba import njit
 from torch import Tensor
 
 from lggd.errors import InputError
+from lggd.results import Solution
 from lggd.solvers.eikonal_problem import EikonalProblem
-from lggd.solvers.solution import Solution
 
 if TYPE_CHECKING:
     from jaxtyping import Float64

@@ -18,7 +18,7 @@ from lggd._kernels import largest_residual
 from lggd.equation import Boundary, Field, Potential, Sources, check_p, mask_of, read_potential
 from lggd.graph import Graph, check_graph
 from lggd.graph.csr import CPU, Array, Layout
-from lggd.solvers.solution import Solution, Statistics, Status
+from lggd.results import Solution, Statistics, Status
 
 if TYPE_CHECKING:
     from jaxtyping import Float64

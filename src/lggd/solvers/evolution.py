@@ -14,6 +14,7 @@ from lggd._system.memory import explaining_shortage
 from lggd.equation import Potential, Sources
 from lggd.errors import InputError
 from lggd.graph import Graph
+from lggd.results import Solution, Statistics, Status
 from lggd.solvers.adjoint import Stepper, integrate
 from lggd.solvers.cauchy import INITIAL_VALUE, CauchyProblem
 from lggd.solvers.scheme import (
@@ -27,7 +28,6 @@ from lggd.solvers.scheme import (
     evolution_memory,
     make_plan,
 )
-from lggd.solvers.solution import Solution, Statistics, Status
 
 if TYPE_CHECKING:
     from jaxtyping import Float

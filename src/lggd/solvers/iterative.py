@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from numba import njit
 
+from lggd.results import Solution
 from lggd.solvers.eikonal_problem import EikonalProblem
 from lggd.solvers.marching import newton
-from lggd.solvers.solution import Solution
 from lggd.validation import check_int, check_real
 
 

@@ -15,9 +15,9 @@ from functools import cache, partial
 import numpy as np
 from numba import njit
 
+from lggd.results import Solution
 from lggd.solvers.dijkstra import FAR, FINAL, PADDING, drop_first, fill, shortest, sift_up
 from lggd.solvers.eikonal_problem import EikonalProblem
-from lggd.solvers.solution import Solution
 
 # How final neighbours are accumulated, and the number of running sums per node.
 SUM, SQUARES, POWERS = 1, 2, 3

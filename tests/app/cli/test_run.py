@@ -35,7 +35,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
 def finished(tables: list[object], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     """The answer of `lggd run` on the tables, and its folder."""
     out = tmp_path_factory.mktemp("finished") / "people"
-    return answer("run", *tables, "--out", out), out
+    return answer("run", *tables, "--method", "evolved-ridge", "--out", out), out
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def chromium() -> Iterator[browser.Browser]:
 
 def test_the_answer_is_complete(finished: tuple[dict[str, Any], Path]) -> None:
     facts, out = finished
-    assert (facts["dataset"], facts["method"], facts["backbone"]) == ("people", "lggd", None)
-    assert facts["titles"] == {"reference": "GCN", "model": "LGGD"}
+    assert (facts["dataset"], facts["method"], facts["backbone"]) == ("people", "evolved-ridge", None)
+    assert facts["titles"] == {"reference": "GCN", "model": "Kernel ridge, evolved"}
     assert (facts["nodes"], facts["edges"], facts["classes"]) == (40, 121, ["blå", "rød"])
     assert (facts["labelled"], facts["heldout"]) == (14, 6)  # of 10 labels per class, 3 are held out
     assert facts["accuracy"].keys() == {"reference", "model"}
@@ -112,7 +112,7 @@ def test_settings_are_spelt_out(finished: tuple[dict[str, Any], Path]) -> None:
 
 def test_the_report_opens_in_a_browser(finished: tuple[dict[str, Any], Path], chromium: browser.Browser) -> None:
     with chromium.page(finished[1] / "report.html") as page:
-        assert page.inner_text("h1") == "LGGD on people"
+        assert page.inner_text("h1") == "Kernel ridge, evolved on people"
         assert "100.0" in page.inner_text("#result")
         assert "6 of the 20 labels were held out" in page.inner_text("#notes")
         assert page.locator("#additions").count() == 0
@@ -127,7 +127,7 @@ def test_nodes_need_no_features(tables: list[object], tmp_path: Path) -> None:
     shown = command("run", *tables, *more, "--out", tmp_path / "bare")
     assert shown.exit_code == 0
     assert shown.stderr == ""
-    for part in ("LGGD", "100.0 %", "40 nodes", "have no features", "predictions.csv"):
+    for part in ("Kernel ridge", "100.0 %", "40 nodes", "have no features", "predictions.csv"):
         assert part in shown.stdout
     message = refused("run", *tables, *more, "--method", "gdc-ppr", "--out", tmp_path / "bare")
     assert message.startswith("`--method` must be one that needs no node features, got gdc-ppr.")
@@ -140,7 +140,7 @@ def test_the_command_line_knows_every_method() -> None:
     assert list(METHODS) == list(METHOD_NAMES)
 
 
-@pytest.mark.parametrize("method", [name for name in METHOD_NAMES if name not in ("lggd", "lggd-plus-trained")])
+@pytest.mark.parametrize("method", [name for name in METHOD_NAMES if name not in ("kernel-ridge", "lggd-plus-trained")])
 def test_every_method_trains_saves_and_loads(tmp_path: Path, method: str) -> None:
     if method == "scikit-network":
         pytest.importorskip("sknetwork", reason="scikit-network is not installed")
@@ -168,7 +168,8 @@ def test_the_comparison_is_printed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("backbone", ["gat", "chebnet", "jknet"])
 def test_every_backbone_runs(tables: list[object], tmp_path: Path, backbone: str) -> None:
-    more = ["--ignore", "height", "--ignore", "tall", "--epochs", "5", "--no-report", "--backbone", backbone]
+    more = ["--ignore", "height", "--ignore", "tall", "--epochs", "5", "--no-report"]
+    more += ["--method", "evolved-ridge", "--backbone", backbone]
     facts = answer("run", *tables, *more, "--out", tmp_path / "people")
     assert facts["backbone"] == backbone
     settings = json.loads((tmp_path / "people" / "settings.json").read_text(encoding="utf-8"))["model"]
@@ -184,7 +185,7 @@ def test_presets_are_spelt_out_in_the_settings(
 ) -> None:
     few = lggd.Optimization(epochs=2)
     monkeypatch.setitem(PRESETS, preset, functools.partial(PRESETS[preset], optimization=few))
-    options = ["--method", "lggd-trained", "--preset", preset, "--backbone", "none", "--reference", "none"]
+    options = ["--method", "lggd", "--preset", preset, "--backbone", "none", "--reference", "none"]
     facts = answer("run", "karate", *options, "--no-report", "--out", tmp_path / "karate")
     assert facts["preset"] == preset
     settings = json.loads((tmp_path / "karate" / "settings.json").read_text(encoding="utf-8"))
@@ -210,7 +211,7 @@ def test_the_default_folder_and_a_report_without_a_reference(
     assert (facts["labelled"], facts["heldout"]) == (6, 28)
     assert facts["accuracy"]["reference"] is None
     with chromium.page(tmp_path / "out" / "karate" / "report.html") as page:
-        assert page.inner_text("h1") == "LGGD on karate"
+        assert page.inner_text("h1") == "Kernel ridge on karate"
 
 
 def test_digits_from_end_to_end(tmp_path: Path, chromium: browser.Browser) -> None:
@@ -268,7 +269,7 @@ def test_help_lists_datasets_and_methods() -> None:
         ([*OWN, "--labels-per-class", "1"], "`--labels-per-class` must be omitted with --edges"),
         ([*OWN, "--test-share", "1"], "`--test-share` must lie in [0, 1), got 1.0. Some labels must remain"),
         (["--edges", "f.csv", *OWN[2:]], "must be one of the 3 nodes"),
-        (["karate", "--method", "lgd"], "`--method` must be one of lggd, lggd-plus, "),
+        (["karate", "--method", "lgd"], "`--method` must be one of kernel-ridge, evolved-ridge, "),
         (["karate", "--method", "goal", "--backbone", "gat"], "`--backbone` must be omitted for goal"),
         (
             ["karate", "--method", "ggd", "--preset", "paper"],
@@ -329,16 +330,16 @@ def test_learned_features_of_a_dataset_use_its_training_labels_alone(tmp_path: P
     assert (found["labelled"], found["classes"]) == (10, ["Mr. Hi", "Officer"])
     data = lggd.load("karate")
     data.y[data.test_mask] = 0
-    expected = lggd.LGGD.solved(seed=4).fit(data).features(data)
+    expected = lggd.EvolvedKernelRidge(seed=4).fit(data).features(data)
     assert torch.equal(torch.from_numpy(read_node_file(tmp_path / "f.parquet").x), expected)
 
 
 def test_bad_input_for_features_is_refused(path: list[object], tmp_path: Path) -> None:
     out = tmp_path / "f.csv"
-    trained = ["--method", "lggd-trained", "--out", out]
-    assert "`--method` must be lggd or ggd for nodes without features" in refused("features", *path, *trained)
+    trained = ["--method", "lggd", "--out", out]
+    assert "`--method` must be evolved-ridge or ggd for nodes without features" in refused("features", *path, *trained)
     options = ["--method", "ggd", "--preset", "paper", "--out", out]
-    assert "`--preset` must be omitted for methods other than lggd-trained" in refused("features", *path, *options)
+    assert "`--preset` must be omitted for methods other than lggd" in refused("features", *path, *options)
     assert "must end in .csv, .tsv or .parquet" in refused("features", "karate", "--out", tmp_path / "f.txt")
     assert "must lie in a folder that exists" in refused("features", "karate", "--out", tmp_path / "no" / "f.csv")
     assert "Did you mean 'karate'?" in refused("features", "karat", "--out", out)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from lggd.app.comparison import search
 from lggd.app.comparison.candidates import read_candidates
 from lggd.app.comparison.search import search_space
-from lggd.baselines import APPNP, GDC, PPR
+from lggd.baselines import APPNP, GDC
 from lggd.closed_form import KernelRidge
+from lggd.filters import PPR
 from support.small_data import Averages
 
 

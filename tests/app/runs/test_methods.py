@@ -11,12 +11,12 @@ from lggd.errors import InputError
 @pytest.mark.parametrize(
     ("settings", "titles"),
     [
-        (RunSettings(), {"reference": "GCN", "model": "LGGD"}),
-        (RunSettings("lggd-trained"), {"reference": "GCN", "model": "Trained LGGD with GCN"}),
+        (RunSettings(), {"reference": "GCN", "model": "Kernel ridge"}),
+        (RunSettings("lggd"), {"reference": "GCN", "model": "LGGD with GCN"}),
         (RunSettings("lggd", "gat"), {"reference": "GAT", "model": "LGGD with GAT"}),
         (RunSettings("ggd", "gat"), {"reference": "GAT", "model": "GGD with GAT"}),
-        (RunSettings(reference="none"), {"model": "LGGD"}),
-        (RunSettings(reference="jknet"), {"reference": "JKNet", "model": "LGGD"}),
+        (RunSettings(reference="none"), {"model": "Kernel ridge"}),
+        (RunSettings("evolved-ridge", reference="jknet"), {"reference": "JKNet", "model": "Kernel ridge, evolved"}),
         (RunSettings("lggd-plus"), {"reference": "GCN", "model": "LGGD+"}),
         (RunSettings("lggd-plus-trained"), {"reference": "GCN", "model": "Trained LGGD+ with GCN"}),
         (RunSettings("gat"), {"model": "GAT"}),

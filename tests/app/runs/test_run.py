@@ -20,7 +20,7 @@ def test_held_out_labels_are_not_seen_before_they_are_restored(tmp_path: Path) -
     tables = two_rings(tmp_path)
     ignored = ("remark", "height", "tall")
     found = RunInput.from_tables(tables[1], tables[3], label="kind", ignore=ignored)  # type: ignore[arg-type]
-    result = run(found)
+    result = run(found, RunSettings("evolved-ridge"))
     assert result.features is not None
     assert result.features.shape == (40, 6)
     assert bool((result.measured_labels[found.held_out] == -1).all())

@@ -106,7 +106,7 @@ def distance_command(
         "path": None if path is None else [edge_table.ids[node] for node in path],
         "direction": ("to" if reverse else "from") + " the sources", "notes": list(edge_table.notes),
     }  # fmt: skip
-    if solution.status not in (lggd.Status.EXACT, lggd.Status.UNREACHABLE):
+    if solution.status not in (lggd.results.Status.EXACT, lggd.results.Status.UNREACHABLE):
         terminal.say("The solver did not converge: some distances are too large. Use --solver marching.", "yellow")
     distances = dict(zip(edge_table.ids, values, strict=True))
     # Not printed as JSON if they were written to a file.

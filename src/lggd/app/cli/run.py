@@ -23,7 +23,7 @@ from lggd.text import counted, number
 DEFAULT_PARENT = Path("out")
 # The models of lggd.app.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
-    "lggd", "lggd-plus", "kernel-ridge", "ggd", "lggd-trained", "lggd-plus-trained", "gcn", "gat", "chebnet", "jknet",
+    "kernel-ridge", "evolved-ridge", "lggd-plus", "ggd", "lggd", "lggd-plus-trained", "gcn", "gat", "chebnet", "jknet",
     "dropedge", "gdc-ppr", "gdc-heat", "gpr-gnn", "mlp", "sgc", "appnp", "label-propagation", "correct-and-smooth",
     "scikit-network", "gcn-plus",
 )  # fmt: skip
@@ -31,12 +31,12 @@ METHODS = (
 
 BackboneName = Literal["gcn", "gat", "chebnet", "jknet", "none"]
 MODELS = (
-    f"Model: {', '.join(METHODS)}. The first three are solved in closed form. The first six, label-propagation, "
+    f"Model: {', '.join(METHODS)}. The first two are solved in closed form. The first six, label-propagation, "
     "correct-and-smooth and scikit-network can add labels later without training."
 )
 BACKBONES = "Network trained on the distances; none predicts the nearest class by distance."
 REFERENCES = "Network trained on the node features alone, for comparison; none trains none."
-FEATURES = "lggd solves for distances, lggd-trained trains networks on node features, ggd uses the graph alone."
+FEATURES = "evolved-ridge solves for distances, lggd trains networks on node features, ggd uses the graph alone."
 SHARE = "Fraction of the labels to hold out for accuracy, if there is no split column."
 FLAGS = options.GRAPH_FLAGS | {"address": "--cluster"}
 
@@ -50,7 +50,7 @@ def run_command(
         None, SHARE, show_default=str(options.TEST_SHARE), rich_help_panel=options.TABLES
     ),
     method: str = option(METHODS[0], MODELS, metavar="NAME", autocompletion=lambda: list(METHODS)),
-    backbone: BackboneName | None = option(None, BACKBONES, show_default="none for lggd, otherwise gcn"),
+    backbone: BackboneName | None = option(None, BACKBONES, show_default="none for evolved-ridge, otherwise gcn"),
     reference: BackboneName | None = option(None, REFERENCES, show_default="the backbone, or gcn"),
     preset: options.Preset = "default",
     seed: options.Seed = 0,
@@ -62,9 +62,10 @@ def run_command(
 ) -> None:
     """Classify the nodes of a graph, and compare the accuracy with that of a network.
 
-    Writes to DIR: predictions.csv, features.csv, report.html (open it in
-    a browser), model/ (for lggd predict and lggd add-labels), settings.json
-    and run.json. An earlier run in DIR is replaced when this one finishes.
+    Writes to DIR: predictions.csv, report.html (open it in a browser),
+    model/ (for lggd predict and lggd add-labels), settings.json, run.json
+    and, of methods with distances, features.csv. An earlier run in DIR is
+    replaced when this one finishes.
 
     Example, which needs no files:
 
@@ -167,7 +168,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
 def features_command(
     terminal: Terminal,
     graph: options.StoredGraphOptions,
-    method: Literal["lggd", "lggd-trained", "ggd"] = option("lggd", FEATURES),
+    method: Literal["evolved-ridge", "lggd", "ggd"] = option("evolved-ridge", FEATURES),
     preset: options.Preset = "default",
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -198,8 +199,8 @@ def features_command(
     with terminal.working(f"Reading {graph}"):
         run_input = graph.read(test_share=0, on_disk=True)
     terminal.node_names = run_input.ids
-    if method == "lggd-trained" and not run_input.has_features:
-        raise InputError("--method", "be lggd or ggd for nodes without features", method)
+    if method == "lggd" and not run_input.has_features:
+        raise InputError("--method", "be evolved-ridge or ggd for nodes without features", method)
     features: Any = build_model(method, preset=preset, seed=seed).get_params()["features"]
     data = run_input.data.to(chosen)
     with terminal.progress() as callback:
@@ -208,7 +209,7 @@ def features_command(
     write_features(out, run_input.ids, names, features.features(data).cpu())
     facts: dict[str, Any] = {
         "dataset": run_input.name, "method": method, "seed": seed, "nodes": len(run_input.ids),
-        "preset": preset if method == "lggd-trained" else None, "classes": run_input.classes,
+        "preset": preset if method == "lggd" else None, "classes": run_input.classes,
         "labelled": int((features.labels_ >= 0).sum()), "features": names, "notes": list(run_input.notes),
         "seconds": time.perf_counter() - start, "out": str(out),
     }  # fmt: skip

@@ -12,6 +12,7 @@ from lggd import baselines
 from lggd._system.memory import release_memory
 from lggd.app.comparison.candidates import GraphLabelSpreading
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.filters import PPR, Heat
 from lggd.models.plus import SelfTraining
 from lggd.training.problems import Optimization
 
@@ -31,8 +32,8 @@ SPACES: Mapping[type, Mapping[str, tuple[float, ...]]] = {
     **dict.fromkeys((GCN, GAT, ChebNet, JKNet, baselines.MLPClassifier), _NETWORK),
     **{kind: {**_NETWORK, "alpha": RESTART, "hops": (5, 10)} for kind in (baselines.APPNP, baselines.GPRGNN)},
     baselines.SGC: {"hops": (1, 2, 3, 5)},
-    baselines.PPR: {"alpha": RESTART},
-    baselines.Heat: {"t": (1.0, 3.0, 5.0)},
+    PPR: {"alpha": RESTART},
+    Heat: {"t": (1.0, 3.0, 5.0)},
     baselines.GDC: {"k": (32, 64, 128)},
     baselines.DropEdge: {"p": (0.2, 0.5, 0.8)},
     baselines.LabelPropagation: {"alpha": SPREAD},

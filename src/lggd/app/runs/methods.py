@@ -16,11 +16,9 @@ from lggd.baselines import (
     APPNP,
     GDC,
     GPRGNN,
-    PPR,
     SGC,
     CorrectAndSmooth,
     DropEdge,
-    Heat,
     LabelPropagation,
     MLPClassifier,
     ScikitNetwork,
@@ -28,7 +26,8 @@ from lggd.baselines import (
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
 from lggd.estimator.member import Member
-from lggd.features import GGD, LGGD
+from lggd.features import GGD, LGGD, EvolvedKernelRidge
+from lggd.filters import PPR, Heat
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 from lggd.validation import check_name
@@ -81,6 +80,10 @@ def _on_features(name: str, title: str, backbone: Backbone) -> Method:
     return Method(name, title, lambda: LGGDClassifier(None, backbone))
 
 
+def _evolved_ridge() -> LGGDClassifier:
+    return LGGDClassifier(EvolvedKernelRidge(), None)
+
+
 def _gcn_plus() -> SelfTraining:
     return SelfTraining(Ensemble(LGGDClassifier(None, GCN()), members=3), fraction=0.3)
 
@@ -89,11 +92,13 @@ def _gcn_plus() -> SelfTraining:
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
-        Method("lggd", "LGGD", LGGDClassifier, "none", needs_features=False, is_trained=False),
-        Method("lggd-plus", "LGGD+", LGGDPlus, networks=tuple(f"readout__readouts__{k}__" for k in range(1, 5))),
         _without_training("kernel-ridge", "Kernel ridge", KernelRidge),
+        Method(
+            "evolved-ridge", "Kernel ridge, evolved", _evolved_ridge, "none", needs_features=False, is_trained=False
+        ),
+        Method("lggd-plus", "LGGD+", LGGDPlus, networks=tuple(f"readout__readouts__{k}__" for k in range(1, 5))),
         Method("ggd", "GGD", lambda: LGGDClassifier(GGD(), GCN()), "gcn", needs_features=False),
-        Method("lggd-trained", "Trained LGGD", LGGDClassifier.trained, "gcn"),
+        Method("lggd", "LGGD", LGGDClassifier, "gcn"),
         Method("lggd-plus-trained", "Trained LGGD+", LGGDPlus.trained, "gcn", networks=("readout__readouts__0__",)),
         _on_features("gcn", "GCN", GCN()),
         _on_features("gat", "GAT", GAT()),
@@ -119,18 +124,18 @@ def build_model(
 ) -> Member:
     """Returns an unfitted model of `METHODS` with a backbone of `BACKBONES` and a preset of `PRESETS`.
 
-    >>> build_model("lggd-trained", "gat", epochs=5).backbone
+    >>> build_model("lggd", "gat", epochs=5).backbone
     GAT(hidden=32, heads=8, dropout=0.5)
     """
     method = METHODS[name]
     model = method.model(seed)
     if preset != "default":
-        if name != "lggd-trained":
-            raise InputError("preset", "be omitted for methods other than lggd-trained", preset)
+        if name != "lggd":
+            raise InputError("preset", "be omitted for methods other than lggd", preset)
         model.set_params(features=PRESETS[preset](), features__seed=seed)
     if backbone is not None:
         if method.backbone is None:
-            raise InputError("backbone", f"be omitted for {name}", backbone, "It defines the network itself.")
+            raise InputError("backbone", f"be omitted for {name}", backbone, "Methods such as lggd and ggd take one.")
         model.set_params(**{f"{network}backbone": BACKBONES[backbone] for network in method.networks})
     if epochs is not None:
         if not method.is_trained and (backbone or method.backbone) in (None, "none"):
@@ -147,7 +152,7 @@ class RunSettings:
     `reference` is the network trained on node features alone, for comparison: by default the backbone or a GCN.
     """
 
-    method: str = "lggd"
+    method: str = "kernel-ridge"
     backbone: str | None = None
     preset: str = "default"
     seed: int = 0
@@ -164,15 +169,15 @@ class RunSettings:
     def check_input(self, run_input: RunInput) -> None:
         """Checks the settings, and that the method can be fitted to this graph, before anything is trained."""
         if METHODS[self.method].needs_features and not run_input.has_features:
-            rule, remedy = "be one that needs no node features", "Add features, or use lggd, the default."
+            rule, remedy = "be one that needs no node features", "Add features, or use kernel-ridge, the default."
             raise InputError("method", rule, self.method, remedy)
         self.model()
 
     def model(self, large: bool = False) -> Member:
-        """An unfitted model; for a `large` graph, the default methods are kernel ridge with few kernels."""
+        """An unfitted model; for a `large` graph, both kernel ridges have few kernels and no evolution."""
         model = build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
-        is_default = self.method in ("lggd", "kernel-ridge") and self.backbone in (None, "none")
-        return KernelRidge.large(seed=self.seed) if large and is_default else model
+        is_solved = self.method in ("kernel-ridge", "evolved-ridge") and self.backbone in (None, "none")
+        return KernelRidge.large(seed=self.seed) if large and is_solved else model
 
     @property
     def backbone_name(self) -> str | None:

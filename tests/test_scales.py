@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from lggd import MaxScale, SoftmaxScale, Standardize, Unscaled
+from lggd.scales import MaxScale, SoftmaxScale, Standardize, Unscaled
 from support.small_data import random, same
 
 SCALES = [Unscaled(), MaxScale(), Standardize(), SoftmaxScale(), SoftmaxScale(0.3), SoftmaxScale(None)]

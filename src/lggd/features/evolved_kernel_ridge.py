@@ -1,4 +1,4 @@
-"""LGGD in closed form: distances that start at −log p of kernel ridge regression; nothing is trained."""
+"""Kernel ridge regression whose predictions evolve: distances that start at −log p; nothing is trained."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from lggd.validation import check_instance
 
 # A prediction that is certain and wrong counts as this probable: it must not decide alone.
 MIN_LIKELIHOOD = 1e-4
-# The mean log likelihood is then within −log(the smallest weight of the prior) / MIXTURE_ITERATIONS of the highest: the
-# weights of parts that predict nearly the same converge more slowly.
+# The mean log likelihood is then within −log(the smallest weight of the prior) / MIXTURE_ITERATIONS of the highest;
+# weights of near-identical parts converge more slowly.
 MIXTURE_ITERATIONS = 200
 # The plain distance takes part only if it raises the log likelihood of left-out labels by this much: on graphs where
 # unlike nodes are neighbours, it misleads.
@@ -36,8 +36,8 @@ FOLDS = 5
 
 
 @dataclass(eq=False, repr=False)
-class SolvedLGGD(DistanceFeatures):
-    """Generalized geodesic distances that start at a solution in closed form; nothing is trained.
+class EvolvedKernelRidge(DistanceFeatures):
+    """Generalized geodesic distances that start at kernel ridge regression; nothing is trained.
 
     The features of a node are f^k(·, t) for every class k and every time t, where the evolution starts at φ₀ = −log p,
     p the probabilities of `KernelRidge`. New labels are solved for at once. Predictions are those of the time that
@@ -67,7 +67,7 @@ class SolvedLGGD(DistanceFeatures):
     --------
     >>> import lggd
     >>> data = lggd.load("karate")
-    >>> model = lggd.SolvedLGGD(times=(1, 2)).fit(data)
+    >>> model = lggd.EvolvedKernelRidge(times=(1, 2)).fit(data)
     >>> model.transform(data).x.shape, model.time_ in (0, 1, 2)  # 2 times, 2 classes
     (torch.Size([34, 4]), True)
     """

@@ -1,4 +1,4 @@
-"""SolvedLGGD: φ₀ = −log p by kernel ridge regression, solved again for new labels."""
+"""EvolvedKernelRidge: φ₀ = −log p by kernel ridge regression, solved again for new labels."""
 
 import json
 import math
@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from lggd import GGD, LGGD, MLP, KernelRidge, LearnedPotential, LGGDClassifier, SolvedLGGD, load_model
+from lggd import GGD, LGGD, MLP, EvolvedKernelRidge, KernelRidge, LearnedPotential, LGGDClassifier, load_model
 from lggd.errors import InputError
-from lggd.features.solved_lggd import DistanceShare
+from lggd.features.evolved_kernel_ridge import DistanceShare
 from support.small_data import blocks, changed, splits
 
 TIMES = (0.5, 1.0)
@@ -21,7 +21,7 @@ def data():
 
 @pytest.fixture
 def model(data):
-    return LGGD.solved(times=TIMES).fit(data)
+    return EvolvedKernelRidge(times=TIMES).fit(data)
 
 
 def test_nothing_is_trained(model):
@@ -30,7 +30,7 @@ def test_nothing_is_trained(model):
 
 
 def test_distances_start_at_minus_log_p(data):
-    model = LGGD.solved(times=(1e-6,)).fit(data)
+    model = EvolvedKernelRidge(times=(1e-6,)).fit(data)
     free = model.labels_ < 0
     expected = -KernelRidge(seed=0).fit(data).predict_proba().log()
     assert torch.allclose(model.distances(data)[free, 0], expected[free], atol=1e-3)
@@ -55,7 +55,7 @@ def test_predictions_are_those_of_the_chosen_time(model, data, time):
 
 
 def test_new_labels_change_the_start(data):
-    model = LGGD.solved(times=(1e-6,)).fit(data)
+    model = EvolvedKernelRidge(times=(1e-6,)).fit(data)
     before = model.distances(data)
     nodes = (model.labels_ < 0).nonzero().squeeze(1)[:3]
     model.add_labels(nodes, data.y[nodes])
@@ -68,7 +68,9 @@ def test_new_labels_change_the_start(data):
 
 def test_new_labels_equal_a_fit_with_the_same_settings(data):
     nodes = torch.tensor([k for k in range(data.num_nodes) if not data.train_mask[k]][:3])
-    updated = LGGD.solved(times=TIMES, initial=KernelRidge(growth=math.inf)).fit(data).add_labels(nodes, data.y[nodes])
+    updated = (
+        EvolvedKernelRidge(times=TIMES, initial=KernelRidge(growth=math.inf)).fit(data).add_labels(nodes, data.y[nodes])
+    )
     assert updated.initial_.predict_proba().isfinite().all()
     again = KernelRidge(growth=math.inf).fit(data).add_labels(nodes, data.y[nodes])
     assert torch.equal(updated.initial_.predict_proba(), again.predict_proba())
@@ -76,7 +78,7 @@ def test_new_labels_equal_a_fit_with_the_same_settings(data):
 
 def test_hidden_labels_are_unreachable(data):
     other = changed(data, y=torch.where(data.test_mask, (data.y + 1) % 3, data.y))
-    one, two = (LGGD.solved(times=TIMES).fit(each).predict_proba() for each in (data, other))
+    one, two = (EvolvedKernelRidge(times=TIMES).fit(each).predict_proba() for each in (data, other))
     assert torch.equal(one, two)
 
 
@@ -88,24 +90,26 @@ def test_saved_and_loaded(model, data, tmp_path):
     assert torch.equal(loaded.distances(data), model.distances(data))
 
 
-@pytest.mark.parametrize("features", [SolvedLGGD, GGD])
+@pytest.mark.parametrize("features", [EvolvedKernelRidge, GGD])
 def test_coefficients_must_be_fixed(features):
     with pytest.raises(InputError, match="`potential` must be fixed"):
         features(potential=LearnedPotential()).check_settings()
 
 
 def test_trained_and_solved_are_different_classes():
-    assert isinstance(LGGD.solved(times=TIMES), SolvedLGGD)
-    with pytest.raises(TypeError, match=r"LGGD\.solved\(\) starts at a KernelRidge"):
+    with pytest.raises(TypeError, match=r"EvolvedKernelRidge\(\) starts at a KernelRidge"):
         LGGD(initial=KernelRidge()).check_settings()
     with pytest.raises(TypeError, match=r"`initial` must be a KernelRidge\(\); LGGD\(\) trains networks"):
-        SolvedLGGD(initial=MLP()).check_settings()
+        EvolvedKernelRidge(initial=MLP()).check_settings()
 
 
 def test_nested_settings():
-    model = LGGDClassifier().set_params(features__initial__max_kernels=2, features__times=TIMES)
+    model = LGGDClassifier(EvolvedKernelRidge(), None).set_params(
+        features__initial__max_kernels=2, features__times=TIMES
+    )
     assert model.get_params()["features__initial__max_kernels"] == 2
-    assert repr(model) == "LGGDClassifier(features=SolvedLGGD(times=(0.5, 1.0), initial=KernelRidge(max_kernels=2)))"
+    features = "EvolvedKernelRidge(times=(0.5, 1.0), initial=KernelRidge(max_kernels=2))"
+    assert repr(model) == f"LGGDClassifier(features={features}, backbone=None)"
 
 
 def test_a_model_saved_before_it_was_a_class_is_refused(model, tmp_path):
@@ -114,18 +118,18 @@ def test_a_model_saved_before_it_was_a_class_is_refused(model, tmp_path):
     settings = json.loads(file.read_text())
     settings["model"] |= {"kind": "LGGD", "per_time": True, "validation": 0.2}
     file.write_text(json.dumps(settings))
-    with pytest.raises(InputError, match=r"`initial` must be MLP\(\).*LGGD\.solved\(\) starts at a KernelRidge"):
+    with pytest.raises(InputError, match=r"`initial` must be MLP\(\).*EvolvedKernelRidge\(\) starts at a KernelRidge"):
         load_model(tmp_path / "model")
 
 
 def test_without_node_features(data):
-    model = LGGD.solved(times=TIMES).fit(changed(data, x=None))
+    model = EvolvedKernelRidge(times=TIMES).fit(changed(data, x=None))
     assert model.predict_proba().isfinite().all()
 
 
 def test_every_split():
     for each in splits(3):
-        assert LGGD.solved(times=TIMES).fit(each).score(each) > 0.4
+        assert EvolvedKernelRidge(times=TIMES).fit(each).score(each) > 0.4
 
 
 def test_the_choice_of_time_does_not_see_the_labels_of_a_fold(data, monkeypatch):
@@ -136,7 +140,7 @@ def test_the_choice_of_time_does_not_see_the_labels_of_a_fold(data, monkeypatch)
         return with_labels(self, labels)
 
     monkeypatch.setattr(KernelRidge, "with_labels", spy)
-    given = LGGD.solved(times=TIMES).fit(data).labels_ >= 0
+    given = EvolvedKernelRidge(times=TIMES).fit(data).labels_ >= 0
     left_out = [given & (labels < 0) for labels in seen]
     assert all(bool(each.any()) for each in left_out)
     assert torch.stack(left_out).sum(0).max() == 1  # folds do not overlap

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import dblquad
 
-from lggd import ArcCosine, FilterKernel, Gaussian, HighPass, Hops, InputError, Linear
-from lggd.closed_form.filters import Adjacency, Propagation
-from lggd.closed_form.kernels import INTERCEPT, ChosenKernel, MixtureKernel, filter_kernels
-from lggd.diffusion import PPR
+from lggd import InputError
+from lggd.closed_form.adjacency import Adjacency, Propagation
+from lggd.closed_form.mixture_kernel import INTERCEPT, ChosenKernel, MixtureKernel
+from lggd.filters import PPR, HighPass, Hops
+from lggd.kernels import ArcCosine, FilterKernel, Gaussian, Linear, filter_kernels
 from support.dense_kernels import dense_mixture, dense_weights
 from support.small_data import blocks, random
 

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lggd import HighPass, Hops, InputError
-from lggd.closed_form import filters
-from lggd.closed_form.filters import Adjacency, Propagation
-from lggd.diffusion import PPR, Heat
+from lggd import InputError, filters
+from lggd.closed_form import adjacency
+from lggd.closed_form.adjacency import Adjacency, Propagation
+from lggd.filters import PPR, Heat, HighPass, Hops
 from support.dense_kernels import dense_filter
 from support.graphs import random_weights
 
@@ -56,16 +56,18 @@ def test_filters_computed_together_are_those_computed_alone(chosen, seed):
 @pytest.mark.parametrize("bug", ["recurrence", "power", "loops"])
 def test_the_check_catches_a_wrong_filter(bug, monkeypatch):
     if bug == "recurrence":
-        matrix = filters.normalized_adjacency
+        matrix = adjacency.normalized_adjacency
         monkeypatch.setattr(
-            filters, "normalized_adjacency", lambda *a, **k: (lambda m: m.with_values(m.values * 0.9))(matrix(*a, **k))
+            adjacency,
+            "normalized_adjacency",
+            lambda *a, **k: (lambda m: m.with_values(m.values * 0.9))(matrix(*a, **k)),
         )
     elif bug == "power":
         flat = lambda self, _: [1 / (self.count + 1)] * (self.count + 1)  # noqa: E731
         monkeypatch.setattr(Hops, "chebyshev_coefficients", flat)
     else:
-        matrix = filters.normalized_adjacency
-        monkeypatch.setattr(filters, "normalized_adjacency", lambda *a, **_: matrix(*a, self_loops=True))
+        matrix = adjacency.normalized_adjacency
+        monkeypatch.setattr(adjacency, "normalized_adjacency", lambda *a, **_: matrix(*a, self_loops=True))
     with pytest.raises(AssertionError):
         check_filters(EVERY_FILTER)
 

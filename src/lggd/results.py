@@ -1,4 +1,4 @@
-"""The result of a solver: values, status and statistics."""
+"""Results: values by node with their status and statistics, and the depth of nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from lggd.html import Facts, card, histogram
 from lggd.text import number
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int64
+
+__all__ = ["Depth", "Solution", "Statistics", "Status"]
 
 
 class Status(Enum):
@@ -117,3 +119,31 @@ class Solution:
         unreachable = int(last.isinf().sum())
         facts += [("at distance inf", f"{unreachable:,}")] if unreachable else []
         return card("Solution", facts, histogram(last, "values"), note=self.status.value)
+
+
+@dataclass(frozen=True, eq=False)
+class Depth:
+    """How central each node is.
+
+    Attributes
+    ----------
+    value : Tensor [N]
+        1 at the median, 0 at the nodes farthest from it and at those that cannot reach it.
+    median : int
+        The candidate with the smallest mean distance, among those that most nodes reach.
+    candidates, mean_distance : Tensor [C]
+        The nodes that were tried, and the mean distance of the nodes that reach them.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> central = lggd.depth(path, candidates=[0, 1, 2])
+    >>> central.value.tolist(), central.median
+    ([0.0, 1.0, 0.0], 1)
+    """
+
+    value: Float[Tensor, " n"]
+    median: int
+    candidates: Int64[Tensor, " c"]
+    mean_distance: Float[Tensor, " c"]
