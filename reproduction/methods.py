@@ -10,24 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lggd import GAT, GCN, GGD, ChebNet, Ensemble, JKNet, KernelRidge, LGGDClassifier, LGGDPlus, SelfTraining
-from lggd.baselines import (
-    APPNP,
-    GDC,
-    GPRGNN,
-    PPR,
-    SGC,
-    CorrectAndSmooth,
-    DropEdge,
-    Heat,
-    LabelPropagation,
-    MLPClassifier,
-    ScikitNetwork,
-)
+from lggd import GAT, GCN, GGD, GPR, ChebNet, Ensemble, JKNet, KernelRidge, LGGDClassifier, LGGDPlus, SelfTraining
+from lggd.backbones import APPNP, SGC, Backbone, Perceptron
+from lggd.baselines import GDC, PPR, DropEdge, Heat, LabelPropagation
 from lggd.errors import InputError
 from lggd.estimator.settings import from_plain
+from lggd.training.problems import Optimization
 from lggd.validation import check_name
-from reproduction.baselines import GOAL, GAugM, GAugO, GraphMix, MixUp
+from reproduction.baselines import GOAL, CorrectAndSmooth, GAugM, GAugO, GraphMix, MixUp, ScikitNetwork
 
 BACKBONES = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
 # The one setting that is of the data and not of a model: how rows of x are normalized.
@@ -43,6 +33,10 @@ class Method:
     backbone: str | None = None
 
 
+def _trained_on_features(backbone: Backbone, optimization: Optimization) -> Method:
+    return Method(lambda: LGGDClassifier(None, backbone, optimization))
+
+
 METHODS = {
     "gcn": Method(lambda: LGGDClassifier(None, GCN()), "backbone"),
     "mixup": Method(MixUp, "backbone"),
@@ -53,13 +47,13 @@ METHODS = {
     "gdc-ppr": Method(lambda: GDC(PPR()), "backbone"),
     "ggd": Method(lambda: LGGDClassifier(GGD(), GCN()), "backbone"),
     "lggd": Method(LGGDClassifier.trained, "backbone"),
-    "gpr-gnn": Method(GPRGNN),
+    "gpr-gnn": _trained_on_features(GPR(), Optimization(weight_decay=5e-4)),
     "goal": Method(GOAL),
     "graphmix": Method(GraphMix),
     "lggd-plus": Method(LGGDPlus.trained, "readout__readouts__0__backbone"),
-    "mlp": Method(MLPClassifier),
-    "sgc": Method(SGC),
-    "appnp": Method(APPNP),
+    "mlp": _trained_on_features(Perceptron(), Optimization(weight_decay=5e-4)),
+    "sgc": _trained_on_features(SGC(), Optimization(lr=0.2, weight_decay=1.3e-5)),
+    "appnp": _trained_on_features(APPNP(), Optimization(weight_decay=5e-3)),
     "label-propagation": Method(LabelPropagation),
     "correct-and-smooth": Method(CorrectAndSmooth),
     "scikit-network": Method(ScikitNetwork),

@@ -203,10 +203,9 @@ class GAugO(Baseline):
 class _JointTraining(BaselineNetworks):
     """Classifiers, each trained on graphs sampled by its own edge predictor, which has no weight decay."""
 
-    without_decay = (FIRST, SECOND)
-
     def __init__(self, model: GAugO, data: BaselineData, problems: Problems) -> None:
         super().__init__(model.backbone.build, data, problems)
+        self.without_decay = (FIRST, SECOND)
         size, pairs = data.num_nodes, undirected_edges(data.edge_index, data.num_nodes)
         self.model, self.normalized_x = model, functional.normalize(data.x, p=1, dim=1)
         self.reconstruction = ReconstructionLoss(pairs, size)

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from lggd import GCN, ChebNet, JKNet, Optimization, load_model
-from lggd.baselines import APPNP, GDC, GPRGNN, PPR, SGC, DropEdge, Heat, MLPClassifier
+from lggd.baselines import GDC, PPR, DropEdge, Heat
 from lggd.baselines.baseline import BaselineData, Problem
 from lggd.inputs import Labels
 from lggd.training.cuda_graph import WARM_UP
@@ -57,10 +57,6 @@ CASES = {
         hidden=32,
         ramp=(100, 200),
     ),
-    "GPRGNN": case(GPRGNN, {"hidden": 8, "hops": 3}, {"alpha": -0.1, "hops": 0, "dropout": 1.0}, hidden=32),
-    "APPNP": case(APPNP, {"hidden": 8, "hops": 3}, {"alpha": 1.5, "hops": 0, "hidden": 0, "dropout": 1.0}, hidden=32),
-    "SGC": case(SGC, {}, {"hops": 0}),
-    "MLPClassifier": case(MLPClassifier, {"hidden": 8}, {"hidden": 0, "dropout": -0.1}, hidden=32),
     "GDC PPR": case(
         GDC, {"kernel": PPR(0.15), "k": 6, "backbone": SMALL}, {"kernel": "ppr", "k": 0, "dim": 2}, backbone=GCN()
     ),
@@ -230,7 +226,7 @@ def networks(model, data, seeds=(0,)):
     return model._networks(inputs, problems, None), Targets(torch.stack([labels.train] * len(seeds)), "target")
 
 
-def identity(values):
+def identity(values, *_):
     return values
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lggd.backbones.convolutions import GAT, GCN, ChebNet
 from lggd.backbones.jknet import JKNet
-from lggd.backbones.network import Drop, Network, UserModule
-from lggd.backbones.polynomial import GPR
+from lggd.backbones.network import Drop, Network, UserModule, no_dropout
+from lggd.backbones.polynomial import APPNP, GPR, SGC, Perceptron
 from lggd.errors import InputError
 from lggd.graph.edge_list import check_edges
 from lggd.inputs import Labels
@@ -86,8 +86,6 @@ class StackedBackbones(_TrainedOnLogits):
     """
 
     fused = True
-    # Names of stacked parameters without weight decay.
-    without_decay: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, modules: Sequence[Network], x: Tensor, edges: tuple[Tensor, Tensor | None], seeds: Sequence[int]
@@ -97,7 +95,7 @@ class StackedBackbones(_TrainedOnLogits):
         # Not cached by the module, so that its buffers for Q problems are freed with this object.
         self.graph: Any = modules[0].read_graph(x if x.dim() == 2 else x[0], edge_index, weight)
         self.generators = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
-        self.keep_level = keep_level(modules[0].dropout)
+        self.keep_level, self.without_decay = keep_level(modules[0].dropout), modules[0].without_decay
         self.stacked: dict[str, Tensor] = torch.func.stack_module_state(self.modules)[0]
 
     def parameters(self) -> list[StackedParameter]:
@@ -108,7 +106,7 @@ class StackedBackbones(_TrainedOnLogits):
         ]
 
     def _logits(self, training: bool) -> Tensor:
-        drop: Drop = self._dropout if training else nn.Identity()
+        drop: Drop = self._dropout if training else no_dropout
         graph = self._training_graph() if training else self.graph
         return self.modules[0].logits(self.stacked, self.x, graph, drop)
 
@@ -116,8 +114,8 @@ class StackedBackbones(_TrainedOnLogits):
         """The graph of one training step."""
         return self.graph
 
-    def _dropout(self, values: Tensor) -> Tensor:
-        return dropout(values, self.generators, self.keep_level)
+    def _dropout(self, values: Tensor, rate: float | None = None) -> Tensor:
+        return dropout(values, self.generators, self.keep_level if rate is None else keep_level(rate))
 
     def export(self) -> list[nn.Module]:
         """The modules in their current states, in evaluation mode."""
@@ -128,7 +126,7 @@ class StackedBackbones(_TrainedOnLogits):
         return [module.eval() for module in self.modules]
 
 
-Backbone = GCN | GAT | ChebNet | JKNet | GPR
+Backbone = GCN | GAT | ChebNet | JKNet | GPR | APPNP | SGC | Perceptron
 # Those of the paper, by name.
 BACKBONES: dict[str, Backbone] = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
 
