@@ -32,7 +32,7 @@ from support.baseline_cases import (
     graph,
     networks,
 )
-from support.small_data import CLASSES, blocks, changed, permuted, random, splits, unmasked
+from support.small_data import CLASSES, blocks, changed, permuted, random, unmasked
 
 # What all baselines inherit is tried on one of a single stage and on one of several.
 two_cases = pytest.mark.parametrize("name", ["MixUp", "GOAL"])
@@ -100,7 +100,7 @@ def test_isolated_nodes_and_small_components(name, make):
     degree = torch.bincount(data.edge_index[0], minlength=data.num_nodes)
     assert int((degree == 0).sum()) >= 2
     assert make().fit(data).probabilities_.isfinite().all()
-    check_together(make, splits(2, lonely=2))
+    check_together(make, data)
 
 
 @every_case
@@ -278,8 +278,8 @@ class Plain(Baseline):
     def _check(self):
         pass
 
-    def _networks(self, data, problems, callback):
-        return BaselineNetworks(SMALL.build, data, problems)
+    def _networks(self, nodes, labels, seeds, callback):
+        return BaselineNetworks(SMALL.build, nodes, labels, seeds)
 
 
 class Leaking(Plain):
@@ -311,9 +311,9 @@ class IgnoringSeed(Plain):
 
 
 class SharedGenerator(Plain):
-    def _networks(self, data, problems, callback):
-        stack = super()._networks(data, problems, callback)
-        stack.generators = [stack.generators[0]] * len(problems)
+    def _networks(self, nodes, labels, seeds, callback):
+        stack = super()._networks(nodes, labels, seeds, callback)
+        stack.generators = [stack.generators[0]] * len(seeds)
         return stack
 
 
@@ -327,15 +327,15 @@ class WarmStart(Plain):
 
 
 class DrawingGlobally(Plain):
-    def _networks(self, data, problems, callback):
+    def _networks(self, nodes, labels, seeds, callback):
         torch.rand(1)
-        return super()._networks(data, problems, callback)
+        return super()._networks(nodes, labels, seeds, callback)
 
 
 class DependingOnGlobalState(Plain):
-    def _networks(self, data, problems, callback):
+    def _networks(self, nodes, labels, seeds, callback):
         with torch.random.fork_rng([]):
-            stack = super()._networks(data, problems, callback)
+            stack = super()._networks(nodes, labels, seeds, callback)
             stack.x = stack.x + torch.randn(stack.x.shape)
             return stack
 
