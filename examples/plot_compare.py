@@ -10,11 +10,11 @@ one.
 import matplotlib.pyplot as plt
 
 import lggd
-from lggd.baselines import SGC
+from lggd.backbones import SGC
 
 plt.style.use("tableau-colorblind10")
 data = lggd.load("digits")
-mine = {"SGC, three hops": SGC(hops=3, optimization=lggd.Optimization(epochs=60))}
+mine = {"SGC, three hops": lggd.LGGDClassifier(None, SGC(hops=3), lggd.Optimization(epochs=60))}
 methods = ["label-propagation", "logistic-regression", "kernel-ridge", mine]
 found = lggd.compare(data, methods, splits=3, labels=3, curve=False)
 print(found.table[["accuracy", "sd", "seconds"]])

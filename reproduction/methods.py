@@ -14,6 +14,7 @@ from lggd import (
     GAT,
     GCN,
     GGD,
+    GPR,
     ChebNet,
     Ensemble,
     EvolvedKernelRidge,
@@ -23,22 +24,14 @@ from lggd import (
     LGGDPlus,
     SelfTraining,
 )
-from lggd.baselines import (
-    APPNP,
-    GDC,
-    GPRGNN,
-    SGC,
-    CorrectAndSmooth,
-    DropEdge,
-    LabelPropagation,
-    MLPClassifier,
-    ScikitNetwork,
-)
+from lggd.backbones import APPNP, SGC, Backbone, Perceptron
+from lggd.baselines import GDC, DropEdge, LabelPropagation
 from lggd.errors import InputError
 from lggd.estimator.settings import from_plain
 from lggd.filters import PPR, Heat
+from lggd.training.problems import Optimization
 from lggd.validation import check_name
-from reproduction.baselines import GOAL, GAugM, GAugO, GraphMix, MixUp
+from reproduction.baselines import GOAL, CorrectAndSmooth, GAugM, GAugO, GraphMix, MixUp, ScikitNetwork
 
 BACKBONES = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
 # The one setting that is of the data and not of a model: how rows of x are normalized.
@@ -54,6 +47,10 @@ class Method:
     backbone: str | None = None
 
 
+def _trained_on_features(backbone: Backbone, optimization: Optimization) -> Method:
+    return Method(lambda: LGGDClassifier(None, backbone, optimization))
+
+
 METHODS = {
     "gcn": Method(lambda: LGGDClassifier(None, GCN()), "backbone"),
     "mixup": Method(MixUp, "backbone"),
@@ -64,13 +61,13 @@ METHODS = {
     "gdc-ppr": Method(lambda: GDC(PPR()), "backbone"),
     "ggd": Method(lambda: LGGDClassifier(GGD(), GCN()), "backbone"),
     "lggd": Method(LGGDClassifier, "backbone"),
-    "gpr-gnn": Method(GPRGNN),
+    "gpr-gnn": _trained_on_features(GPR(), Optimization(weight_decay=5e-4)),
     "goal": Method(GOAL),
     "graphmix": Method(GraphMix),
     "lggd-plus-trained": Method(LGGDPlus.trained, "readout__readouts__0__backbone"),
-    "mlp": Method(MLPClassifier),
-    "sgc": Method(SGC),
-    "appnp": Method(APPNP),
+    "mlp": _trained_on_features(Perceptron(), Optimization(weight_decay=5e-4)),
+    "sgc": _trained_on_features(SGC(), Optimization(lr=0.2, weight_decay=1.3e-5)),
+    "appnp": _trained_on_features(APPNP(), Optimization(weight_decay=5e-3)),
     "label-propagation": Method(LabelPropagation),
     "correct-and-smooth": Method(CorrectAndSmooth),
     "scikit-network": Method(ScikitNetwork),

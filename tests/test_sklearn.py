@@ -31,7 +31,8 @@ from lggd import (
     Optimization,
     SelfTraining,
 )
-from lggd.baselines import LabelPropagation, MLPClassifier
+from lggd.backbones import Perceptron
+from lggd.baselines import LabelPropagation
 from lggd.errors import InputError
 from lggd.sklearn import KNNGraphClassifier
 from support.few_labels import DISTANCES, EACH, LEARNED, SOLVED, accuracy, few, moons
@@ -240,7 +241,7 @@ MODELS_OF_NODES = {
     "GGD": GGD(times=(1, 2)),
     "SelfTraining": SelfTraining(GGD(times=(1, 2)), fraction=0.5, rounds=2),
     "LGGDPlus": LGGDPlus(readout=NearestClass()),
-    "MLP": MLPClassifier(optimization=Optimization(epochs=60)),
+    "MLP": LGGDClassifier(None, Perceptron(), Optimization(epochs=60)),
     "LabelPropagation": LabelPropagation(),
 }
 

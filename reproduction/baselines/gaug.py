@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +14,9 @@ from torch.optim import Adam
 from lggd._system.memory import Cache, content_key
 from lggd.backbones import GCN, Backbone
 from lggd.backbones.convolutions import batched_linear
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
+from lggd.baselines.baseline import Baseline, BaselineNetworks, check_backbone_kind
 from lggd.graph.edge_list import check_symmetric, with_edges
-from lggd.inputs import NodeData
+from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.training.problems import GroupedAdam, Targets, derived_seeds
 from lggd.validation import check_positive, check_real
@@ -79,10 +80,12 @@ class GAugM(Baseline):
         check_real("add", self.add, 0, closed="left", rule="be 0 or above", remedy="It is a multiple of the edges.")
         check_backbone_kind(self.backbone)
 
-    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        edge_index, edge_weight = self._modified(data.x, data.edge_index, data.edge_weight, callback)
-        modified = replace(data, edge_index=edge_index, edge_weight=edge_weight)
-        return BaselineNetworks(self.backbone.build, modified, problems)
+    def _networks(
+        self, nodes: NodeData, labels: Labels, seeds: Sequence[int], callback: Callback | None
+    ) -> BaselineNetworks:
+        edge_index, edge_weight = self._modified(nodes.features.to_dense(), *nodes.edges, callback)
+        modified = replace(nodes, edge_index=edge_index, edge_weight=edge_weight)
+        return BaselineNetworks(self.backbone.build, modified, labels, seeds)
 
     def _modified(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, callback: Callback | None
@@ -194,30 +197,31 @@ class GAugO(Baseline):
         check_positive("temperature", self.temperature, "Towards 0 the gradients of the samples vanish.")
         check_backbone_kind(self.backbone, (GCN,), "Only GCN supports dense graphs.")
 
-    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        check_symmetric(data.edge_index, data.edge_weight, data.num_nodes)
-        networks = _JointTraining(self, data, problems)
-        networks.pretrain(callback)
+    def _networks(
+        self, nodes: NodeData, labels: Labels, seeds: Sequence[int], callback: Callback | None
+    ) -> BaselineNetworks:
+        check_symmetric(*nodes.edges, nodes.num_nodes)
+        networks = _JointTraining(self, nodes, labels, seeds)
+        networks.pretrain(labels, callback)
         return networks
 
 
 class _JointTraining(BaselineNetworks):
     """Classifiers, each trained on graphs sampled by its own edge predictor, which has no weight decay."""
 
-    without_decay = (FIRST, SECOND)
-
-    def __init__(self, model: GAugO, data: BaselineData, problems: Problems) -> None:
-        super().__init__(model.backbone.build, data, problems)
-        size, pairs = data.num_nodes, undirected_edges(data.edge_index, data.num_nodes)
-        self.model, self.normalized_x = model, functional.normalize(data.x, p=1, dim=1)
+    def __init__(self, model: GAugO, nodes: NodeData, labels: Labels, seeds: Sequence[int]) -> None:
+        super().__init__(model.backbone.build, nodes, labels, seeds)
+        self.without_decay = (FIRST, SECOND)
+        size, pairs = nodes.num_nodes, undirected_edges(nodes.edges[0], nodes.num_nodes)
+        self.model, self.normalized_x = model, functional.normalize(self.x, p=1, dim=1)
         self.reconstruction = ReconstructionLoss(pairs, size)
         self.sampled = SampledGraphs(pairs, size, self.generators, model.alpha, model.temperature)
         # The first derived seed is used for dropout.
-        generators = [torch.Generator().manual_seed(derived_seeds(problem.seed, 2)[1]) for problem in problems]
-        sizes = data.x.shape[1], model.predictor_hidden, model.predictor_size
+        generators = [torch.Generator().manual_seed(derived_seeds(seed, 2)[1]) for seed in seeds]
+        sizes = self.x.shape[1], model.predictor_hidden, model.predictor_size
         for name, columns, rows in zip((FIRST, SECOND), sizes, sizes[1:], strict=False):
             weights = torch.stack([glorot_uniform(rows, columns, generator) for generator in generators])
-            self.stacked[name] = weights.to(data.x).requires_grad_()
+            self.stacked[name] = weights.to(self.x).requires_grad_()
 
     def training_step(self, targets: Targets) -> Tensor:
         z = self._embed()
@@ -234,9 +238,9 @@ class _JointTraining(BaselineNetworks):
         hidden = self.graph(batched_linear(self.normalized_x, self.stacked[FIRST]))
         return functional.relu(self.graph(batched_linear(hidden, self.stacked[SECOND]))).contiguous()
 
-    def pretrain(self, callback: Callback | None) -> None:
+    def pretrain(self, labels: Labels, callback: Callback | None) -> None:
         """Trains the predictors to reconstruct the original graph, then the classifiers on it."""
-        model, targets = self.model, Targets(self.labels("train"), "train")
+        model, targets = self.model, Targets(labels.train.expand(len(self.modules), -1), "train")
 
         def reconstruction_loss() -> Tensor:
             return self.reconstruction(self._embed()).sum()

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from lggd.backbones import GAT
 from lggd.backbones.convolutions import batched_linear, edges_with_loops, gat_conv
 from lggd.backbones.network import Drop, Network
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
+from lggd.backbones.training import train_networks
+from lggd.baselines.baseline import Baseline, BaselineNetworks
 from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
+from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.training.engine import without_prefix
 from lggd.training.problems import Optimization, derived_seeds
@@ -89,20 +91,24 @@ class GOAL(Baseline):
         check_instance("pretraining", self.pretraining, Optimization, "Optimization(…)")
         check_instance("complement", self.complement, Complement, "Complement(…)")
 
-    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        if self.complement.hidden < data.num_classes:
-            rule = f"be at least the number of classes, {data.num_classes}"
+    def _networks(
+        self, nodes: NodeData, labels: Labels, seeds: Sequence[int], callback: Callback | None
+    ) -> BaselineNetworks:
+        if self.complement.hidden < labels.num_classes:
+            rule = f"be at least the number of classes, {labels.num_classes}"
             remedy = "The embedding also serves as class logits."
             raise InputError("complement.hidden", rule, self.complement.hidden, remedy)
-        first, second, third = zip(*(derived_seeds(problem.seed, 3) for problem in problems), strict=True)
-        networks = BaselineNetworks(partial(_ConvolutionNetwork, self), data, problems, third)
-        inputs = x = data.x
+        first, second, third = zip(*(derived_seeds(seed, 3) for seed in seeds), strict=True)
+        networks = BaselineNetworks(partial(_ConvolutionNetwork, self), nodes, labels, third)
+        inputs = x = networks.x
         if self.pretrain:
-            attention = BaselineNetworks(AttentionNetwork, replace(data, edge_weight=None), problems, first)
-            inputs, _ = attention.train(self.pretraining, "pretraining", callback)
-        graphs = complement_graphs(self.complement, self.k, inputs, x, networks.labels("train"), second, callback)
+            attention = BaselineNetworks(AttentionNetwork, replace(nodes, edge_weight=None), labels, first)
+            train_networks(attention, labels, self.pretraining, "pretraining", callback)
+            inputs = attention.logits()
+        train = labels.train.expand(len(seeds), -1)
+        graphs = complement_graphs(self.complement, self.k, inputs, x, train, second, callback)
         weights = self.alpha, self.beta, self.gamma, self.delta
-        networks.graph = GOALGraph(weights, x, networks.graph, normalized_complements(graphs, data.num_nodes))
+        networks.graph = GOALGraph(weights, x, networks.graph, normalized_complements(graphs, nodes.num_nodes))
         return networks
 
 

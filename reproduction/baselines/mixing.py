@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,9 +13,10 @@ from torch.nn import functional
 from lggd.backbones import GCN
 from lggd.backbones.convolutions import batched_linear
 from lggd.backbones.network import Drop, Network
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
+from lggd.baselines.baseline import Baseline, BaselineNetworks, check_backbone_kind
 from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.training.problems import Optimization, StackedParameter, Targets
 from lggd.validation import check_int, check_positive, check_real
@@ -56,17 +57,19 @@ class MixUp(Baseline):
         check_positive("alpha", self.alpha, "Use 1 for a uniform λ.")
         check_backbone_kind(self.backbone, (GCN,), "Mixing is implemented for GCN layers only.")
 
-    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        return _MixtureTraining(self, data, problems)
+    def _networks(
+        self, nodes: NodeData, labels: Labels, seeds: Sequence[int], callback: Callback | None
+    ) -> BaselineNetworks:
+        return _MixtureTraining(self, nodes, labels, seeds)
 
 
 class _MixtureTraining(BaselineNetworks):
     """GCNs trained on mixtures, with different λ and π for each problem."""
 
-    def __init__(self, model: MixUp, data: BaselineData, problems: Problems) -> None:
-        super().__init__(model.backbone.build, data, problems)
-        self.train_nodes = [(problem.labels.train >= 0).nonzero().squeeze(1) for problem in problems]
-        self.nodes = torch.arange(data.num_nodes, device=self.x.device).repeat(len(problems), 1)
+    def __init__(self, model: MixUp, nodes: NodeData, labels: Labels, seeds: Sequence[int]) -> None:
+        super().__init__(model.backbone.build, nodes, labels, seeds)
+        self.train_nodes = (labels.train >= 0).nonzero().squeeze(1)
+        self.nodes = torch.arange(nodes.num_nodes, device=self.x.device).repeat(len(seeds), 1)
         self.alphas = torch.full((2,), float(model.alpha), dtype=torch.float64, device=self.x.device)
         pattern, values = self.graph.pattern, self.graph.values
         is_loop = pattern.columns == pattern.rows
@@ -84,8 +87,8 @@ class _MixtureTraining(BaselineNetworks):
 
     def _sample_partners(self) -> Tensor:
         """π of each problem, `[Q, N]`: a permutation of its training nodes that leaves all others in place."""
-        partner = self.nodes.clone()
-        for row, nodes, generator in zip(partner, self.train_nodes, self.generators, strict=True):
+        partner, nodes = self.nodes.clone(), self.train_nodes
+        for row, generator in zip(partner, self.generators, strict=True):
             row[nodes] = nodes[torch.rand(len(nodes), generator=generator, device=row.device).argsort()]
         return partner
 
@@ -173,8 +176,10 @@ class GraphMix(Baseline):
             raise InputError("ramp", "be a tuple of two epochs", repr(self.ramp))
         check_int("ramp[1]", self.ramp[1], check_int("ramp[0]", self.ramp[0], 0) + 1)
 
-    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        return _AlternatingTraining(self, data, problems)
+    def _networks(
+        self, nodes: NodeData, labels: Labels, seeds: Sequence[int], callback: Callback | None
+    ) -> BaselineNetworks:
+        return _AlternatingTraining(self, nodes, labels, seeds)
 
 
 class _SharedNetwork(Network):
@@ -202,12 +207,12 @@ def _mlp_logits(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
 class _AlternatingTraining(BaselineNetworks):
     """Networks that minimize the loss of the GCN or of the MLP. Node n of problem q has the position q·N + n."""
 
-    def __init__(self, model: GraphMix, data: BaselineData, problems: Problems) -> None:
-        super().__init__(partial(_SharedNetwork, model), data, problems)
-        self.model, train = model, self.labels("train")
+    def __init__(self, model: GraphMix, nodes: NodeData, labels: Labels, seeds: Sequence[int]) -> None:
+        super().__init__(partial(_SharedNetwork, model), nodes, labels, seeds)
+        self.model, train = model, labels.train.expand(len(seeds), -1)
         self.epoch = torch.zeros(len(train), dtype=torch.int64, device=train.device)
         self.targets, unlabelled = Targets(train, "train"), train < 0
-        self.classes = functional.one_hot(self.targets.classes, data.num_classes).to(self.x.dtype)
+        self.classes = functional.one_hot(self.targets.classes, labels.num_classes).to(self.x.dtype)
         position = torch.arange(train.numel(), device=train.device).view(train.shape)
         # If all nodes are labelled, any nodes are drawn and have weight 0.
         self.unlabelled = [row[own] if len(row[own]) else row for row, own in zip(position, unlabelled, strict=True)]

@@ -8,12 +8,12 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from lggd import Optimization, baselines
-from lggd.baselines import Baseline, DropEdge, decoupled
+from lggd.baselines import Baseline, DropEdge
 from lggd.baselines.baseline import BaselineNetworks
 from lggd.estimator.member import VALIDATION
 from lggd.inputs import Labels
 from lggd.training.problems import GroupedAdam
-from reproduction import baselines as reproduced
+from reproduction import baselines as others
 from support.baseline_cases import (
     CASES,
     CHECKS,
@@ -32,17 +32,17 @@ from support.baseline_cases import (
     graph,
     networks,
 )
-from support.small_data import CLASSES, blocks, changed, permuted, random, splits, unmasked
+from support.small_data import CLASSES, blocks, changed, permuted, random, unmasked
 
 # What all baselines inherit is tried on one of a single stage and on one of several.
 two_cases = pytest.mark.parametrize("name", ["MixUp", "GOAL"])
 
 
 def test_every_baseline_is_exported_and_tested():
-    exported = [getattr(room, name) for room in (baselines, reproduced) for name in room.__all__]
+    exported = [getattr(room, name) for room in (baselines, others) for name in room.__all__]
     kinds = {kind for kind in exported if issubclass(kind, Baseline) and kind is not Baseline}
     assert kinds == {case.kind for case in CASES.values()}
-    assert len(kinds) == 11
+    assert len(kinds) == 7
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_isolated_nodes_and_small_components(name, make):
     degree = torch.bincount(data.edge_index[0], minlength=data.num_nodes)
     assert int((degree == 0).sum()) >= 2
     assert make().fit(data).probabilities_.isfinite().all()
-    check_together(make, splits(2, lonely=2))
+    check_together(make, data)
 
 
 @every_case
@@ -260,16 +260,7 @@ def test_gradients_reach_every_parameter(name, make):
     check_all_parameters_change(make)
 
 
-def test_check_finds_a_parameter_without_gradient(monkeypatch):
-    polynomial = decoupled.polynomial
-    monkeypatch.setattr(decoupled, "polynomial", lambda scores, gamma, graph: polynomial(scores, gamma.detach(), graph))
-    with pytest.raises(AssertionError, match="gamma"):
-        check_all_parameters_change(CASES["GPRGNN"].make)
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in CASES if name.startswith(("DropEdge", "MixUp", "GPR", "GraphMix", "SGC"))]
-)
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("DropEdge", "MixUp", "GraphMix"))])
 def test_initial_logits_are_permutation_equivariant(name, make):
     data = graph(weighted=False)
     to = torch.randperm(data.num_nodes, generator=random(2))
@@ -287,8 +278,8 @@ class Plain(Baseline):
     def _check(self):
         pass
 
-    def _networks(self, data, problems, callback):
-        return BaselineNetworks(SMALL.build, data, problems)
+    def _networks(self, nodes, labels, seeds, callback):
+        return BaselineNetworks(SMALL.build, nodes, labels, seeds)
 
 
 class Leaking(Plain):
@@ -320,9 +311,9 @@ class IgnoringSeed(Plain):
 
 
 class SharedGenerator(Plain):
-    def _networks(self, data, problems, callback):
-        stack = super()._networks(data, problems, callback)
-        stack.generators = [stack.generators[0]] * len(problems)
+    def _networks(self, nodes, labels, seeds, callback):
+        stack = super()._networks(nodes, labels, seeds, callback)
+        stack.generators = [stack.generators[0]] * len(seeds)
         return stack
 
 
@@ -336,15 +327,15 @@ class WarmStart(Plain):
 
 
 class DrawingGlobally(Plain):
-    def _networks(self, data, problems, callback):
+    def _networks(self, nodes, labels, seeds, callback):
         torch.rand(1)
-        return super()._networks(data, problems, callback)
+        return super()._networks(nodes, labels, seeds, callback)
 
 
 class DependingOnGlobalState(Plain):
-    def _networks(self, data, problems, callback):
+    def _networks(self, nodes, labels, seeds, callback):
         with torch.random.fork_rng([]):
-            stack = super()._networks(data, problems, callback)
+            stack = super()._networks(nodes, labels, seeds, callback)
             stack.x = stack.x + torch.randn(stack.x.shape)
             return stack
 

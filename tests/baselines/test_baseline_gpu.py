@@ -9,8 +9,8 @@ from torch.nn import functional
 from torch_geometric.data import Data
 
 from lggd import Optimization, diffusion
-from lggd.baselines import GDC, CorrectAndSmooth, LabelPropagation, ScikitNetwork
-from reproduction.baselines import GAugM, GAugO, gaug
+from lggd.baselines import GDC, LabelPropagation
+from reproduction.baselines import CorrectAndSmooth, GAugM, GAugO, ScikitNetwork, gaug
 from support.baseline_cases import CASES, every_case, needs_cuda
 from support.small_data import blocks, changed, garbled, splits
 

@@ -20,7 +20,7 @@ from support.small_models import MODELS, agree, is_fitted, learned, stop_at
 
 NODES = 36
 CLOSE = {"rtol": 1e-3, "atol": 5e-4}
-WITHOUT_RANDOMNESS = ["LabelPropagation", "ScikitNetwork"]
+WITHOUT_RANDOMNESS = ["LabelPropagation"]
 WITHOUT_TRAINING = ["GGD", "KernelRidge", "EvolvedKernelRidge", *WITHOUT_RANDOMNESS]
 every_model = pytest.mark.parametrize("name", MODELS)
 every_trained = pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_TRAINING])

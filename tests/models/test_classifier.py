@@ -24,7 +24,6 @@ from lggd import (
     Optimization,
     SelfTraining,
 )
-from lggd.baselines import CorrectAndSmooth
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import VALIDATION
 from support.small_data import Averages, Perceptron, blocks, changed, garbled, random, same, snapshot, unmasked
@@ -118,7 +117,7 @@ def test_labels_held_out_join_after_the_fit(name):
 
 def test_models_hold_out_the_fraction_of_the_model_inside():
     inside = distances(validation=0.4)
-    for kind in (LGGDClassifier, LGGDPlus, SelfTraining, Ensemble, CorrectAndSmooth):
+    for kind in (LGGDClassifier, LGGDPlus, SelfTraining, Ensemble):
         assert kind(inside)._held_out == 0.4
     # A backbone needs validation nodes even where its features need none.
     assert [make(name)._held_out for name in ("GGD alone", "GGD, GCN", "GCN alone")] == [0, VALIDATION, VALIDATION]

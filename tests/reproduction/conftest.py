@@ -11,7 +11,7 @@ ROWS = {
     "gcn": ("01", "GCN", "gcn", SHORT),
     "ggd": ("08", "GGD", "ggd", SHORT),
     "lggd": ("09", "LGGD", "lggd", SHORT + "features__optimization__epochs = 3\nfeatures__initial__hidden = [8]\n"),
-    "gpr": ("11", "GPR-GNN", "gpr-gnn", SHORT + "hidden = 4\n"),
+    "gpr": ("11", "GPR-GNN", "gpr-gnn", SHORT + "backbone__hidden = 4\n"),
 }
 
 

@@ -51,7 +51,8 @@ def test_settings_reach_the_readouts() -> None:
 
 
 def test_settings_of_a_part_are_made_after_it_is_chosen() -> None:
-    mlp = build("correct-and-smooth", {"model__hidden": 7, "model": {"kind": "MLPClassifier", "dropout": 0.25}}).model
+    network = {"kind": "Perceptron", "dropout": 0.25}
+    mlp = build("correct-and-smooth", {"model__backbone__hidden": 7, "model__backbone": network}).model.backbone
     assert (mlp.hidden, mlp.dropout) == (7, 0.25)
 
 

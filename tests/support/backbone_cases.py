@@ -5,14 +5,14 @@ import torch
 from torch import nn
 
 from lggd import Optimization
-from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet, build_seeded, trainable_backbones
+from lggd.backbones import APPNP, GAT, GCN, GPR, ChebNet, JKNet, build_seeded, trainable_backbones
 from lggd.training.engine import Engine
 
 FEATURES, CLASSES = 6, 3
 
 
 OF_THE_PAPER = [GCN(hidden=8), GAT(hidden=4, heads=2), ChebNet(hidden=8), ChebNet(hidden=8, terms=4), JKNet(hidden=6)]
-BACKBONES = [*OF_THE_PAPER, GPR(8, 3)]
+BACKBONES = [*OF_THE_PAPER, GPR(8, 3), APPNP(0.1, 3, 8)]
 
 
 backbones_of_the_paper = pytest.mark.parametrize("backbone", OF_THE_PAPER, ids=repr)

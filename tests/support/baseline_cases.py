@@ -8,10 +8,10 @@ import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from lggd import GCN, ChebNet, JKNet, Optimization, load_model
-from lggd.baselines import APPNP, GDC, GPRGNN, SGC, DropEdge, MLPClassifier
-from lggd.baselines.baseline import BaselineData, Problem
+from lggd.backbones.training import train_networks
+from lggd.baselines import GDC, DropEdge
 from lggd.filters import PPR, Heat
-from lggd.inputs import Labels
+from lggd.inputs import Labels, NodeData
 from lggd.training.cuda_graph import WARM_UP
 from lggd.training.problems import Targets
 from reproduction.baselines import GOAL, Complement, GAugM, GAugO, GraphMix, MixUp
@@ -23,7 +23,7 @@ FEW = Optimization(lr=0.02, weight_decay=5e-4, epochs=EPOCHS, patience=None)
 SMALL = GCN(hidden=8)
 CLOSE = {"rtol": 1e-3, "atol": 5e-4}
 EXACT = {"rtol": 1e-4, "atol": 1e-5}
-SPLITS = splits(3)
+SPLIT = splits(1)[0]
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 weighted_or_not = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 
@@ -58,10 +58,6 @@ CASES = {
         hidden=32,
         ramp=(100, 200),
     ),
-    "GPRGNN": case(GPRGNN, {"hidden": 8, "hops": 3}, {"alpha": -0.1, "hops": 0, "dropout": 1.0}, hidden=32),
-    "APPNP": case(APPNP, {"hidden": 8, "hops": 3}, {"alpha": 1.5, "hops": 0, "hidden": 0, "dropout": 1.0}, hidden=32),
-    "SGC": case(SGC, {}, {"hops": 0}),
-    "MLPClassifier": case(MLPClassifier, {"hidden": 8}, {"hidden": 0, "dropout": -0.1}, hidden=32),
     "GDC PPR": case(
         GDC, {"kernel": PPR(0.15), "k": 6, "backbone": SMALL}, {"kernel": "ppr", "k": 0, "dim": 2}, backbone=GCN()
     ),
@@ -146,23 +142,23 @@ def check_hidden_labels(make):
         assert torch.equal(first, make().fit(other).probabilities_)
 
 
-def check_together(make, data=SPLITS, close=EXACT):
-    """Networks of several problems that are trained in one pass have the predictions and losses of each alone."""
-    model, inputs = make(), read_inputs(data[0])
-    problems = [Problem(Labels.read(one), seed) for seed, one in enumerate(data)]
-    logits, history = model._networks(inputs, problems, None).train(model.optimization, "training", None)
-    for seed, one in enumerate(data):
-        alone = make(seed=seed).fit(one)
-        torch.testing.assert_close(torch.softmax(logits[seed], 1).float(), alone.probabilities_, **close)
+def check_together(make, data=SPLIT, close=EXACT):
+    """Networks of several seeds that are trained in one pass have the predictions and losses of each alone."""
+    model, seeds, labels = make(), (0, 1, 2), Labels.read(data)
+    made = model._networks(NodeData.read(data), labels, seeds, None)
+    history = train_networks(made, labels, model.optimization, "training", None)
+    for seed, logits in zip(seeds, made.logits(), strict=True):
+        alone = make(seed=seed).fit(data)
+        torch.testing.assert_close(torch.softmax(logits, 1).float(), alone.probabilities_, **close)
         for curve, values in alone.history_["training"].items():
-            tolerance = 2 / int(one.val_mask.sum()) if curve == "validation_accuracy" else 2e-3
-            assert history[f"{curve} problem={seed}"] == pytest.approx(values, rel=2e-2, abs=tolerance)
+            tolerance = 2 / int(data.val_mask.sum()) if curve == "validation_accuracy" else 2e-3
+            assert history[f"{curve} member={seed}"] == pytest.approx(values, rel=2e-2, abs=tolerance)
 
 
 def check_refit(make):
     model = make().fit(blocks(seed=1))
-    fresh = make().fit(SPLITS[0])
-    assert torch.equal(model.fit(SPLITS[0]).probabilities_, fresh.probabilities_)
+    fresh = make().fit(SPLIT)
+    assert torch.equal(model.fit(SPLIT).probabilities_, fresh.probabilities_)
     assert model.history_ == fresh.history_
 
 
@@ -219,19 +215,15 @@ def graph(weighted=True, **settings):
     return blocks(**{"weighted": weighted, "lonely": 2, "seed": 3, **settings})
 
 
-def read_inputs(data):
-    return BaselineData(data.x, data.edge_index, data.get("edge_weight"), Labels.read(data).num_classes)
-
-
 def networks(model, data, seeds=(0,)):
     """The networks of a baseline before their first epoch, and their training targets."""
-    labels, inputs = Labels.read(data), read_inputs(data)
-    problems = [Problem(labels, seed) for seed in seeds]
+    labels = Labels.read(data)
     model.check_settings()
-    return model._networks(inputs, problems, None), Targets(torch.stack([labels.train] * len(seeds)), "target")
+    made = model._networks(NodeData.read(data), labels, seeds, None)
+    return made, Targets(torch.stack([labels.train] * len(seeds)), "target")
 
 
-def identity(values):
+def identity(values, *_):
     return values
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -25,7 +24,8 @@ from lggd import (
     Optimization,
     SelfTraining,
 )
-from lggd.baselines import Baseline, CorrectAndSmooth, FixedScale, LabelPropagation, ScikitNetwork
+from lggd.backbones import APPNP
+from lggd.baselines import Baseline, LabelPropagation
 from lggd.estimator import Member
 from lggd.progress import Progress
 from support.baseline_cases import CASES
@@ -76,6 +76,7 @@ MODELS: dict[str, Callable[[Any], Member]] = {
     "LGGDClassifier on GGD": lambda seed: classifier(GGD(TIMES, seed=seed), seed=seed),
     "LGGDClassifier on an ensemble": lambda seed: classifier(Ensemble(distances(), 2, seed=seed), seed=seed),
     "LGGDClassifier without features": lambda seed: classifier(None, seed=seed),
+    "LGGDClassifier of APPNP": lambda seed: classifier(None, backbone=APPNP(hops=2, hidden=8), seed=seed),
     "LGGDClassifier without a backbone": lambda seed: classifier(distances(seed=seed), backbone=None, seed=seed),
     "Ensemble": lambda seed: Ensemble(distances(), members=2, seed=seed),
     "Ensemble of classifiers": lambda seed: Ensemble(classifier(distances()), members=2, seed=seed),
@@ -87,9 +88,6 @@ MODELS: dict[str, Callable[[Any], Member]] = {
     **{name: lambda seed, name=name: baseline(name, seed=seed) for name in BASELINES},  # type: ignore[misc]
     # Baselines that use new labels without training.
     "LabelPropagation": lambda seed: LabelPropagation(iterations=10, seed=seed),
-    "CorrectAndSmooth": lambda seed: CorrectAndSmooth(baseline("MLPClassifier"), iterations=10, seed=seed),
-    "CorrectAndSmooth of a backbone": lambda seed: CorrectAndSmooth(classifier(None), scaling=FixedScale(), seed=seed),
-    **({"ScikitNetwork": lambda seed: ScikitNetwork(seed=seed)} if find_spec("sknetwork") else {}),
 }
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from lggd import Optimization
-from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet, build_seeded
+from lggd.backbones import APPNP, GAT, GCN, GPR, ChebNet, JKNet, Perceptron, build_seeded
 from lggd.training.engine import train
 from lggd.training.problems import draw_keep_mask
 from support.backbone_cases import backbone_engine, exported
@@ -46,7 +46,8 @@ with torch.random.fork_rng([]):
     OWN = [Own(), Lazy()]
 
 
-OURS = [GCN(hidden=8), GAT(hidden=4, heads=2), ChebNet(hidden=8, terms=3), JKNet(hidden=8), GPR(8, 3)]
+OURS = [GCN(hidden=8), GAT(hidden=4, heads=2), ChebNet(hidden=8, terms=3), JKNet(hidden=8), GPR(8, 3),
+        APPNP(0.1, 3, 8), Perceptron(8)]  # fmt: skip
 
 
 every_backbone = pytest.mark.parametrize("backbone", OURS, ids=repr)

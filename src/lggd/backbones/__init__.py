@@ -2,9 +2,10 @@
 
 from lggd.backbones.convolutions import GAT, GCN, ChebNet
 from lggd.backbones.jknet import JKNet
-from lggd.backbones.polynomial import GPR
+from lggd.backbones.polynomial import APPNP, GPR, SGC, Perceptron
 from lggd.backbones.training import BACKBONES, Backbone, build_seeded, trainable_backbones
 
 __all__ = [
-    "BACKBONES", "GAT", "GCN", "GPR", "Backbone", "ChebNet", "JKNet", "build_seeded", "trainable_backbones",
+    "APPNP", "BACKBONES", "GAT", "GCN", "GPR", "SGC", "Backbone", "ChebNet", "JKNet", "Perceptron", "build_seeded",
+    "trainable_backbones",
 ]  # fmt: skip

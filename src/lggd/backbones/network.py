@@ -6,7 +6,6 @@ import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -19,8 +18,9 @@ from lggd.graph.edge_list import check_edges
 from lggd.training.problems import RandomState
 from lggd.validation import check_int, check_sizes_and_dropout
 
-# Dropout of values [Q, …] or [N, F], independent for each network; the identity in evaluation.
-Drop = Callable[[Tensor], Tensor]
+# Dropout of values [Q, …] or [N, F], independent for each network; the identity in evaluation. A second argument is a
+# rate other than that of the network.
+Drop = Callable[..., Tensor]
 # Multiplies [Q, N, C] by a matrix [N, N], as a SparseMatrix does.
 Propagate = Callable[[Tensor], Tensor]
 # Converts (edge_index, edge_weight, num_nodes, dtype) to the sparse matrix or pattern that a network uses.
@@ -29,6 +29,9 @@ ReadGraph = Callable[[Tensor, Tensor | None, int, torch.dtype], Any]
 
 class Network(nn.Module, ABC):
     """The module of a backbone: PyG's layers hold the parameters, and `logits` is the forward pass of Q of them."""
+
+    # Names of parameters without weight decay.
+    without_decay: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, dropout: float, read_graph: ReadGraph) -> None:
         super().__init__()
@@ -50,7 +53,10 @@ class Network(nn.Module, ABC):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         parameters = {name: parameter.unsqueeze(0) for name, parameter in self.named_parameters()}
-        drop = partial(functional.dropout, p=self.dropout, training=self.training)
+
+        def drop(values: Tensor, rate: float = self.dropout) -> Tensor:
+            return functional.dropout(values, rate, self.training)
+
         return self.logits(parameters, x, self._graph(x, edge_index, edge_weight), drop).squeeze(0)
 
     def _graph(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
@@ -59,6 +65,11 @@ class Network(nn.Module, ABC):
         # Cached tensors must be usable in autograd later, even if inference mode is enabled now.
         with torch.inference_mode(torch.is_inference_mode_enabled() and key is None):
             return self._graphs(key, lambda: self.read_graph(x, edge_index, edge_weight))
+
+
+def no_dropout(values: Tensor, rate: float = 0.0) -> Tensor:
+    """The `Drop` of evaluation."""
+    return values
 
 
 class BackboneChoice:

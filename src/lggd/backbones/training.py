@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lggd.backbones.convolutions import GAT, GCN, ChebNet
 from lggd.backbones.jknet import JKNet
-from lggd.backbones.network import Drop, Network, UserModule
-from lggd.backbones.polynomial import GPR
+from lggd.backbones.network import Drop, Network, UserModule, no_dropout
+from lggd.backbones.polynomial import APPNP, GPR, SGC, Perceptron
 from lggd.errors import InputError
 from lggd.graph.edge_list import check_edges
 from lggd.inputs import Labels
@@ -29,6 +29,13 @@ from lggd.training.problems import (
     keep_level,
     read_seed,
 )
+
+Seeds = Sequence[int | torch.Generator]
+
+
+def _dropout_seeds(seeds: Seeds) -> list[int]:
+    """Derived seeds: dropout must not repeat the random numbers that initialized the parameters."""
+    return [derived_seeds(seed, 1)[0] for seed in seeds]
 
 
 class _TrainedOnLogits(ABC):
@@ -62,9 +69,9 @@ class SeparateModules(SeededModules, _TrainedOnLogits):
     fused = False  # parameters may be of any dtype and layout
 
     def __init__(
-        self, modules: Sequence[nn.Module], x: Tensor, edges: tuple[Tensor, Tensor | None], seeds: Sequence[int]
+        self, modules: Sequence[nn.Module], x: Tensor, edges: tuple[Tensor, Tensor | None], seeds: Seeds
     ) -> None:
-        super().__init__(modules, seeds, x.device)
+        super().__init__(modules, _dropout_seeds(seeds), x.device)
         self._inputs = [(x if x.dim() == 2 else x[q], *edges) for q in range(len(self.modules))]
         # Lazy layers create their parameters at the first call; Adam needs them now.
         if any(nn.parameter.is_lazy(parameter.value) for parameter in self.parameters()):
@@ -86,18 +93,16 @@ class StackedBackbones(_TrainedOnLogits):
     """
 
     fused = True
-    # Names of stacked parameters without weight decay.
-    without_decay: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
-        self, modules: Sequence[Network], x: Tensor, edges: tuple[Tensor, Tensor | None], seeds: Sequence[int]
+        self, modules: Sequence[Network], x: Tensor, edges: tuple[Tensor, Tensor | None], seeds: Seeds
     ) -> None:
         self.modules, self.x, (edge_index, weight) = list(modules), x.detach(), edges
         weight = None if weight is None else weight.detach()
         # Not cached by the module, so that its buffers for Q problems are freed with this object.
         self.graph: Any = modules[0].read_graph(x if x.dim() == 2 else x[0], edge_index, weight)
-        self.generators = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
-        self.keep_level = keep_level(modules[0].dropout)
+        self.generators = [torch.Generator(x.device).manual_seed(seed) for seed in _dropout_seeds(seeds)]
+        self.keep_level, self.without_decay = keep_level(modules[0].dropout), modules[0].without_decay
         self.stacked: dict[str, Tensor] = torch.func.stack_module_state(self.modules)[0]
 
     def parameters(self) -> list[StackedParameter]:
@@ -108,7 +113,7 @@ class StackedBackbones(_TrainedOnLogits):
         ]
 
     def _logits(self, training: bool) -> Tensor:
-        drop: Drop = self._dropout if training else nn.Identity()
+        drop: Drop = self._dropout if training else no_dropout
         graph = self._training_graph() if training else self.graph
         return self.modules[0].logits(self.stacked, self.x, graph, drop)
 
@@ -116,8 +121,8 @@ class StackedBackbones(_TrainedOnLogits):
         """The graph of one training step."""
         return self.graph
 
-    def _dropout(self, values: Tensor) -> Tensor:
-        return dropout(values, self.generators, self.keep_level)
+    def _dropout(self, values: Tensor, rate: float | None = None) -> Tensor:
+        return dropout(values, self.generators, self.keep_level if rate is None else keep_level(rate))
 
     def export(self) -> list[nn.Module]:
         """The modules in their current states, in evaluation mode."""
@@ -128,7 +133,7 @@ class StackedBackbones(_TrainedOnLogits):
         return [module.eval() for module in self.modules]
 
 
-Backbone = GCN | GAT | ChebNet | JKNet | GPR
+Backbone = GCN | GAT | ChebNet | JKNet | GPR | APPNP | SGC | Perceptron
 # Those of the paper, by name.
 BACKBONES: dict[str, Backbone] = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
 
@@ -156,7 +161,7 @@ def trainable_backbones(
     x: Tensor,
     edge_index: Tensor,
     edge_weight: Tensor | None = None,
-    seeds: Sequence[int | torch.Generator] = (0,),
+    seeds: Seeds = (0,),
 ) -> StackedBackbones | SeparateModules:
     """Q modules on one graph as a Trainable: cross-entropy on the training nodes, with dropout.
 
@@ -180,12 +185,10 @@ def trainable_backbones(
             raise InputError("backbone", rule, but=f"{name} has none", remedy=remedy)
     check_edges(edge_index, edge_weight, x.shape[-2])
     modules, edges = [module.to(x.device) for module in modules], (edge_index, edge_weight)
-    # Derived seeds: dropout must not repeat the random numbers that initialized the parameters.
-    dropout_seeds = [derived_seeds(seed, 1)[0] for seed in seeds]
     networks = [module for module in modules if isinstance(module, Network)]
     if networks:
-        return StackedBackbones(networks, x, edges, dropout_seeds)
-    return SeparateModules(modules, x, edges, dropout_seeds)
+        return StackedBackbones(networks, x, edges, seeds)
+    return SeparateModules(modules, x, edges, seeds)
 
 
 def train_backbones(
@@ -198,8 +201,16 @@ def train_backbones(
     """
     modules = [build_seeded(backbone, x.shape[1], labels.num_classes, seed) for seed in seeds]
     trainable = trainable_backbones(modules, x, *edges, seeds)
-    targets, validation = (own.expand(len(seeds), -1) for own in (labels.train, labels.validation))
-    names = [""] if len(seeds) == 1 else [f"member={k}" for k in range(len(seeds))]
-    engine = Engine(trainable, targets, validation, optimization, names)
-    history = train(engine, stage, callback)
+    history = train_networks(trainable, labels, optimization, stage, callback)
     return trainable.export(), history
+
+
+def train_networks(
+    networks: StackedBackbones | SeparateModules, labels: Labels, optimization: Optimization, stage: str,
+    callback: Callback | None,
+) -> History:  # fmt: skip
+    """Trains Q networks on the same labels to their best states; the curves of several are named by member."""
+    count = len(networks.modules)
+    targets, validation = (own.expand(count, -1) for own in (labels.train, labels.validation))
+    names = [""] if count == 1 else [f"member={k}" for k in range(count)]
+    return train(Engine(networks, targets, validation, optimization, names), stage, callback)

@@ -13,67 +13,26 @@ from torch.nn import functional
 
 from lggd.backbones import Backbone
 from lggd.backbones.network import Network
-from lggd.backbones.training import StackedBackbones
+from lggd.backbones.training import StackedBackbones, train_networks
 from lggd.errors import InputError
 from lggd.estimator import Member, check_shape
 from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
-from lggd.training.engine import Engine, History, train
-from lggd.training.problems import Optimization, RandomState, derived_seeds
+from lggd.training.problems import Optimization, RandomState
 from lggd.validation import check_instance, check_sizes_and_dropout
 
 
-@dataclass(frozen=True, eq=False)
-class BaselineData:
-    """The data that all problems share: node features float32 `[N, F]`, edges, edge weights or None, and K."""
-
-    x: Tensor
-    edge_index: Tensor
-    edge_weight: Tensor | None
-    num_classes: int
-
-    @property
-    def num_nodes(self) -> int:
-        return len(self.x)
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """The labels and the seed of one network."""
-
-    labels: Labels
-    seed: int
-
-
-Problems = Sequence[Problem]
-
-
 class BaselineNetworks(StackedBackbones):
-    """One network per problem, made by `build(in_channels, num_classes)` with its seed, or one of `seeds`."""
+    """One network per seed, made by `build(in_channels, num_classes)`, for the same node features and edges."""
 
     def __init__(
-        self, build: Callable[[int, int], Network], data: BaselineData, problems: Problems,
-        seeds: Sequence[int] | None = None,
-    ) -> None:  # fmt: skip
-        self.problems, modules = problems, []
-        seeds = [problem.seed for problem in problems] if seeds is None else seeds
+        self, build: Callable[[int, int], Network], nodes: NodeData, labels: Labels, seeds: Sequence[int]
+    ) -> None:
+        x, modules = nodes.features.to_dense(), []
         for seed in seeds:
             with torch.device("cpu"), RandomState(seed, torch.device("cpu")).in_use():
-                modules.append(build(data.x.shape[1], data.num_classes).to(data.x.device))
-        dropout_seeds = [derived_seeds(seed, 1)[0] for seed in seeds]
-        super().__init__(modules, data.x, (data.edge_index, data.edge_weight), dropout_seeds)
-
-    def labels(self, name: str) -> Tensor:
-        """The "train" or "validation" labels of all problems, int64 `[Q, N]`."""
-        return torch.stack([getattr(problem.labels, name) for problem in self.problems])
-
-    def train(self, optimization: Optimization, stage: str, callback: Callback | None) -> tuple[Tensor, History]:
-        """Trains; returns the logits `[Q, N, K]` in the best states, and the training curves."""
-        count = len(self.problems)
-        names = [""] if count == 1 else [f"problem={q}" for q in range(count)]
-        engine = Engine(self, self.labels("train"), self.labels("validation"), optimization, names)
-        history = train(engine, stage, callback)
-        return self.logits(), history
+                modules.append(build(x.shape[1], labels.num_classes).to(x.device))
+        super().__init__(modules, x, nodes.edges, seeds)
 
 
 @dataclass(eq=False, repr=False)
@@ -104,8 +63,10 @@ class Baseline(Member):
         """Raises an `InputError` if a setting is invalid, other than the sizes and dropout rates of all baselines."""
 
     @abstractmethod
-    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        """Preprocesses, pretrains and returns the networks of all problems."""
+    def _networks(
+        self, nodes: NodeData, labels: Labels, seeds: Sequence[int], callback: Callback | None
+    ) -> BaselineNetworks:
+        """Preprocesses, pretrains and returns a network per seed."""
 
     @property
     def accepts_labels(self) -> bool:
@@ -117,11 +78,10 @@ class Baseline(Member):
         self._check()
 
     def _fit_to(self, nodes: NodeData, labels: Labels, seed: int, callback: Callback | None) -> None:
-        data = BaselineData(nodes.features.to_dense(), *nodes.edges, labels.num_classes)
         self._start(nodes, labels.num_classes)
-        networks = self._networks(data, [Problem(labels, seed)], callback)
-        logits, self.history_["training"] = networks.train(self.optimization, "training", callback)
-        self.probabilities_ = torch.softmax(logits[0], dim=1).float()
+        networks = self._networks(nodes, labels, [seed], callback)
+        self.history_["training"] = train_networks(networks, labels, self.optimization, "training", callback)
+        self.probabilities_ = torch.softmax(networks.logits()[0], dim=1).float()
 
     def _probabilities(self, nodes: NodeData) -> Tensor:
         if not nodes.equals(self.data_):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,10 +12,11 @@ from torch import Tensor
 
 from lggd.backbones import GCN, Backbone, ChebNet, JKNet
 from lggd.backbones.network import Propagate
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
+from lggd.baselines.baseline import Baseline, BaselineNetworks, check_backbone_kind
 from lggd.diffusion import DiffusionGraph
 from lggd.filters import PPR, Heat
 from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each, with_self_loops
+from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.validation import check_real
 
@@ -51,20 +53,22 @@ class DropEdge(Baseline):
         check_real("p", self.p, 0, 1, remedy="It is the probability of dropping an edge.")
         check_backbone_kind(self.backbone, (GCN, JKNet, ChebNet), "Only their edge weights can be normalized again.")
 
-    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
+    def _networks(
+        self, nodes: NodeData, labels: Labels, seeds: Sequence[int], callback: Callback | None
+    ) -> BaselineNetworks:
         if self.p == 0:
-            return BaselineNetworks(self.backbone.build, data, problems)
-        return _EdgeDropout(self, data, problems)
+            return BaselineNetworks(self.backbone.build, nodes, labels, seeds)
+        return _EdgeDropout(self, nodes, labels, seeds)
 
 
 class _EdgeDropout(BaselineNetworks):
     """Networks trained on random subsets of the edges, a different one for each problem."""
 
-    def __init__(self, model: DropEdge, data: BaselineData, problems: Problems) -> None:
-        super().__init__(model.backbone.build, data, problems)
+    def __init__(self, model: DropEdge, nodes: NodeData, labels: Labels, seeds: Sequence[int]) -> None:
+        super().__init__(model.backbone.build, nodes, labels, seeds)
         laplacian = isinstance(model.backbone, ChebNet)
         self.p = model.p
-        self.matrix = SubsampledMatrix(data.edge_index, data.edge_weight, data.num_nodes, laplacian)
+        self.matrix = SubsampledMatrix(*nodes.edges, nodes.num_nodes, laplacian)
 
     def _training_graph(self) -> Propagate:
         return partial(multiply_each, values=self.matrix.entries(self._sample_kept()), pattern=self.matrix.pattern)
@@ -143,10 +147,12 @@ class GDC(Baseline):
         check_backbone_kind(self.backbone)
         _ = self._diffusion
 
-    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        edge_index, weight = self._diffusion.diffuse(data.edge_index, data.edge_weight, data.num_nodes)
-        diffused = replace(data, edge_index=edge_index, edge_weight=weight)
-        networks = BaselineNetworks(self.backbone.build, diffused, problems)
+    def _networks(
+        self, nodes: NodeData, labels: Labels, seeds: Sequence[int], callback: Callback | None
+    ) -> BaselineNetworks:
+        edge_index, weight = self._diffusion.diffuse(*nodes.edges, nodes.num_nodes)
+        diffused = replace(nodes, edge_index=edge_index, edge_weight=weight)
+        networks = BaselineNetworks(self.backbone.build, diffused, labels, seeds)
         if isinstance(self.backbone, (GCN, JKNet)):
-            networks.graph = SparseMatrix.from_edges(edge_index, weight, data.num_nodes)
+            networks.graph = SparseMatrix.from_edges(edge_index, weight, nodes.num_nodes)
         return networks

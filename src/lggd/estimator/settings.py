@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound=type)
 # Saved settings may name the public dataclasses of these modules, and the classes that are registered.
-PUBLIC = ("lggd", "lggd.baselines", "lggd.diffusion", "lggd.filters", "lggd.kernels", "lggd.scales")
+PUBLIC = ("lggd", "lggd.backbones", "lggd.baselines", "lggd.diffusion", "lggd.filters", "lggd.kernels", "lggd.scales")
 _registered: dict[str, type[Any]] = {}
 
 

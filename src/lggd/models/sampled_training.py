@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lggd.backbones.convolutions import scaled_laplacian
+from lggd.backbones.network import no_dropout
 from lggd.graph import Graph
 from lggd.graph.neighbourhood import induced_edges, sample_neighbourhood
 from lggd.graph.sparse import normalized_adjacency
@@ -46,7 +47,7 @@ def streamed_logits(module: Any, graph: Graph, x: Tensor) -> Tensor:
         return product.unsqueeze(0)
 
     with torch.no_grad():
-        logits: Tensor = module.logits(parameters, x, propagate, lambda values: values)
+        logits: Tensor = module.logits(parameters, x, propagate, no_dropout)
     return logits.squeeze(0)
 
 

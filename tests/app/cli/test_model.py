@@ -234,5 +234,5 @@ def test_a_model_that_lacks_names_or_settings_is_refused(people: Path) -> None:
 def test_only_some_methods_add_labels() -> None:
     accepting = {name for name in METHODS if build_model(name).accepts_labels}
     distances = {"evolved-ridge", "lggd", "lggd-plus", "ggd", "lggd-plus-trained"}
-    without_distances = {"kernel-ridge", "label-propagation", "correct-and-smooth", "scikit-network"}
+    without_distances = {"kernel-ridge", "label-propagation"}
     assert accepting == distances | without_distances

@@ -142,8 +142,6 @@ def test_the_command_line_knows_every_method() -> None:
 
 @pytest.mark.parametrize("method", [name for name in METHOD_NAMES if name not in ("kernel-ridge", "lggd-plus-trained")])
 def test_every_method_trains_saves_and_loads(tmp_path: Path, method: str) -> None:
-    if method == "scikit-network":
-        pytest.importorskip("sknetwork", reason="scikit-network is not installed")
     out = tmp_path / "club"
     # Networks are never compared with one; others are in the next test.
     options = [] if method in ("gcn", "gat", "chebnet", "jknet") else ["--reference", "none"]

@@ -17,9 +17,8 @@ from lggd.app import comparison
 from lggd.app.cli import compare as cli
 from lggd.app.comparison import candidates
 from lggd.app.comparison.candidates import describe_model, read_candidates, read_model
-from lggd.app.runs import methods
 from lggd.app.runs.methods import Method
-from lggd.baselines import SGC, LabelPropagation
+from lggd.baselines import GDC
 from lggd.errors import InputError
 from lggd.models.classifier import LGGDClassifier
 from support.small_data import Averages, blocks, changed
@@ -36,16 +35,9 @@ def with_plug_ins(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
 
 def test_default_names_exist_and_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     with_plug_ins(monkeypatch)
-    installed = (
-        [name for name in comparison.PEERS if name != "scikit-network"] if no_scikit_network() else comparison.PEERS
-    )
-    assert names(read_candidates()) == [*comparison.DEFAULTS, *installed]
+    assert names(read_candidates()) == [*comparison.DEFAULTS, *comparison.PEERS]
     assert all(each.model(0) is not None for each in read_candidates())
     assert set(comparison.ALIASES.values()) <= set(candidates.known_candidates())
-
-
-def no_scikit_network() -> bool:
-    return methods.find_spec("sknetwork") is None
 
 
 def test_the_command_line_knows_all_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,15 +46,15 @@ def test_the_command_line_knows_all_names(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_names_aliases_and_objects_can_be_mixed() -> None:
-    mixed = ["closed-form", {"mine": SGC(hops=3), "deep": "gcn"}]
+    mixed = ["closed-form", {"mine": GDC(k=3), "deep": "gcn"}]
     found = read_candidates(mixed)
     assert names(found) == ["kernel-ridge", "mine", "deep"]
-    assert found[1].model(4).hops == 3
+    assert found[1].model(4).k == 3
     assert isinstance(found[2].model(0), LGGDClassifier)
 
 
 def test_each_split_has_its_own_seed_and_its_own_model() -> None:
-    own = SGC()
+    own = GDC()
     candidate = read_candidates({"mine": own})[0]
     first, second = candidate.model(1), candidate.model(2)
     assert (first.seed, second.seed, own.seed) == (1, 2, 0)
@@ -71,23 +63,23 @@ def test_each_split_has_its_own_seed_and_its_own_model() -> None:
 
 
 def test_plug_ins_take_part_by_name_and_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_plug_ins(monkeypatch, theirs="lggd.baselines:SGC", broken="lggd.nothing:Here")
+    with_plug_ins(monkeypatch, theirs="lggd.baselines:GDC", broken="lggd.nothing:Here")
     assert names(read_candidates())[-2:] == ["theirs", "broken"]
     theirs, broken = read_candidates(["theirs", "broken"])
-    assert isinstance(theirs.model(0), SGC)
+    assert isinstance(theirs.model(0), GDC)
     with pytest.raises(ModuleNotFoundError):  # when its job runs, which stops no other
         broken.model(0)
 
 
 def test_an_installed_plug_in_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "theirs.py").write_text("from lggd.baselines import SGC\n\ndef make():\n    return SGC(hops=4)\n")
+    (tmp_path / "theirs.py").write_text("from lggd.baselines import GDC\n\ndef make():\n    return GDC(k=4)\n")
     information = tmp_path / "theirs-1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (information / "entry_points.txt").write_text("[lggd.methods]\nfour-hops = theirs:make\n")
     monkeypatch.syspath_prepend(tmp_path)
     (candidate,) = read_candidates(["four-hops"])
-    assert repr(candidate.model(3)) == "SGC(seed=3, hops=4)"
+    assert repr(candidate.model(3)) == "GDC(seed=3, k=4)"
     assert "four-hops" in names(read_candidates())
 
 
@@ -98,7 +90,7 @@ def test_an_installed_plug_in_is_found(tmp_path: Path, monkeypatch: pytest.Monke
         ([], "`methods` must name at least one method"),
         (["gcn", "gcn"], "distinct names, but 'gcn' comes twice"),
         ({"mine": 3}, "`methods\\['mine'\\]` must be a model with fit and predict_proba"),
-        ([SGC()], "mapping from names to models, got SGC"),
+        ([GDC()], "mapping from names to models, got GDC"),
         (7, "be names, or a mapping from names to models, got int"),
     ],
 )
@@ -111,7 +103,7 @@ def test_modules_and_classifiers_become_models() -> None:
     module = Averages(6)
     assert isinstance(read_model("m", module), LGGDClassifier)
     assert isinstance(read_model("f", lambda: module), LGGDClassifier)
-    assert isinstance(read_model("c", SGC), SGC)
+    assert isinstance(read_model("c", GDC), GDC)
     assert isinstance(read_model("s", LogisticRegression()), candidates.FeatureClassifier)
     assert isinstance(module, nn.Module)
 
@@ -147,8 +139,6 @@ def test_reasons_to_skip() -> None:
     assert gcn.reason_to_skip(has_features=True) is None
     assert gcn.reason_to_skip(has_features=False) == "needs node features, and there are none"
     assert spreading.reason_to_skip(has_features=False) is None
-    missing = Method("x", "X", LabelPropagation, package="no_such_package")
-    assert missing.reason_to_skip(True) == "needs the package no_such_package, which is not installed"
 
 
 class Nameless:
@@ -156,6 +146,6 @@ class Nameless:
 
 
 def test_descriptions_are_the_same_in_every_process() -> None:
-    assert describe_model(SGC(hops=3)) == "SGC(hops=3)"
+    assert describe_model(GDC(k=3)) == "GDC(k=3)"
     assert describe_model(Nameless()) == f"{__name__}.Nameless"
     assert describe_model(blocks) == "support.small_data.blocks"

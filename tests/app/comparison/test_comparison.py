@@ -82,7 +82,7 @@ def test_methods_that_need_features_are_skipped_without_any() -> None:
 def test_models_modules_and_names_take_part_together() -> None:
     short = lggd.Optimization(epochs=5)
     methods = {
-        "sgc": lggd.baselines.SGC(optimization=short),
+        "sgc": lggd.LGGDClassifier(None, lggd.backbones.SGC(), short),
         "module": lambda: lggd.LGGDClassifier(None, Averages(6), short),
     }
     found = lggd.compare(blocks(), [methods, FAST[0]], splits=2, labels=3, curve=False)

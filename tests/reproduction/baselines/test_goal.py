@@ -15,7 +15,7 @@ from reproduction.baselines.goal import (
     normalized_rows,
 )
 from support.baseline_cases import CASES, EXACT, FEW, check_together
-from support.small_data import CLASSES, blocks, changed, garbled, random, splits
+from support.small_data import CLASSES, blocks, changed, garbled, random
 
 F64 = torch.float64
 NODES, FEATURES, HIDDEN, PROBLEMS = 36, 2 * CLASSES, 10, 2
@@ -180,11 +180,7 @@ def test_pretraining_only_changes_the_complement():
 
 @pytest.mark.parametrize("lonely", [0, 2])
 def test_without_pretraining_models_can_share_a_pass(lonely):
-    data = splits(3, lonely=lonely)
-    fewer = data[1].train_mask.clone()
-    fewer[fewer.nonzero()[::4].squeeze(1)] = False
-    data[1] = changed(data[1], train_mask=fewer)
-    check_together(lambda **settings: make(pretrain=False, **settings), data)
+    check_together(lambda **settings: make(pretrain=False, **settings), blocks(lonely=lonely))
 
 
 def test_without_pretraining_hidden_labels_have_no_effect():

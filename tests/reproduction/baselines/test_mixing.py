@@ -135,7 +135,7 @@ def test_samples_of_ratios_and_partners():
 def test_check_finds_mixing_of_all_nodes():
     data = graph()
     made = networks(MixUp(alpha=4), data, (0, 1))[0]
-    made.train_nodes = [torch.arange(data.num_nodes)] * 2
+    made.train_nodes = torch.arange(data.num_nodes)
     with pytest.raises(AssertionError):
         check_samples(made, data)
 

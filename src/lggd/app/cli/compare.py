@@ -25,8 +25,7 @@ DEFAULT_PARENT = Path("out")
 FLAGS = options.GRAPH_FLAGS | {"data.y": "--labels", "folder": "--out", "address": "--cluster"}
 # The methods of lggd.app.comparison.candidates. Repeated here because that module imports torch; a test compares them.
 OTHERS = (
-    "label-spreading", "label-spreading-x", "label-propagation-x", "logistic-regression", "scikit-network-pagerank",
-    "scikit-network-votes", "scikit-network-neighbours",
+    "label-spreading", "label-spreading-x", "label-propagation-x", "logistic-regression",
 )  # fmt: skip
 NAMES = (*RUN_METHODS, *OTHERS, *comparison.ALIASES)
 METHODS = (

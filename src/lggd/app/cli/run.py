@@ -24,15 +24,14 @@ DEFAULT_PARENT = Path("out")
 # The models of lggd.app.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
     "kernel-ridge", "evolved-ridge", "lggd-plus", "ggd", "lggd", "lggd-plus-trained", "gcn", "gat", "chebnet", "jknet",
-    "dropedge", "gdc-ppr", "gdc-heat", "gpr-gnn", "mlp", "sgc", "appnp", "label-propagation", "correct-and-smooth",
-    "scikit-network", "gcn-plus",
+    "dropedge", "gdc-ppr", "gdc-heat", "gpr-gnn", "mlp", "sgc", "appnp", "label-propagation", "gcn-plus",
 )  # fmt: skip
 
 
 BackboneName = Literal["gcn", "gat", "chebnet", "jknet", "none"]
 MODELS = (
-    f"Model: {', '.join(METHODS)}. The first two are solved in closed form. The first six, label-propagation, "
-    "correct-and-smooth and scikit-network can add labels later without training."
+    f"Model: {', '.join(METHODS)}. The first two are solved in closed form. The first six and "
+    "label-propagation can add labels later without training."
 )
 BACKBONES = "Network trained on the distances; none predicts the nearest class by distance."
 REFERENCES = "Network trained on the node features alone, for comparison; none trains none."

@@ -5,10 +5,10 @@ Imports nothing, so that the command line can show the defaults in its help.
 
 # Names of lggd.app.runs.methods: from none to all of labels, features and training.
 DEFAULTS = (
-    "label-propagation", "sgc", "gcn", "gdc-ppr", "appnp", "correct-and-smooth", "kernel-ridge", "lggd-plus",
+    "label-propagation", "sgc", "gcn", "gdc-ppr", "appnp", "kernel-ridge", "lggd-plus",
 )  # fmt: skip
 # Names of lggd.app.comparison.candidates, which take part where their packages are installed.
-PEERS = ("scikit-network", "label-spreading")
+PEERS = ("label-spreading",)
 # Other names that people use for a method.
 ALIASES = {"closed-form": "kernel-ridge", "lggd+": "lggd-plus"}
 SPLITS = 10

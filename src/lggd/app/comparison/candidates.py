@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from lggd.app.comparison import ALIASES, DEFAULTS, PEERS
 from lggd.app.runs.methods import METHODS, Method
-from lggd.baselines import MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
 from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import InputError, InputTypeError
 from lggd.inputs import Labels, NodeData
@@ -111,15 +110,6 @@ def _on_features(name: str, kind: str, **settings: Any) -> Method:
     return Method(name, title, lambda: FeatureClassifier(resolve_name(f"sklearn.{kind}")(**settings)))
 
 
-def _by_scikit_network(name: str, algorithm: Any) -> Method:
-    return replace(
-        METHODS["scikit-network"],
-        name=f"scikit-network-{name}",
-        title=f"scikit-network, {name}",
-        build=lambda: ScikitNetwork(algorithm),
-    )
-
-
 OTHERS = {
     method.name: method
     for method in (
@@ -127,9 +117,6 @@ OTHERS = {
         _on_features("label-spreading-x", "semi_supervised:LabelSpreading", **KNN, max_iter=100),
         _on_features("label-propagation-x", "semi_supervised:LabelPropagation", **KNN, max_iter=1000),
         _on_features("logistic-regression", "linear_model:LogisticRegression", max_iter=1000),
-        _by_scikit_network("pagerank", PageRank()),
-        _by_scikit_network("votes", MajorityVote()),
-        _by_scikit_network("neighbours", NearestNeighbours()),
     )
 }
 

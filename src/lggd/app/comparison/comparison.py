@@ -162,8 +162,8 @@ def compare(
     methods : sequence or mapping, optional
         Names of methods, as of `lggd run --method`; or a mapping from names to objects: a `Member` or another
         model with `fit(data)` and `predict_proba()`, a torch module called as `module(x, edge_index)`, or a classifier
-        of scikit-learn, which sees `x` alone. A list may have both. By default about nine methods take part, those of
-        scikit-network and scikit-learn where installed, and plug-ins: entry points of the group "lggd.methods".
+        of scikit-learn, which sees `x` alone. A list may have both. By default about nine methods take part, and
+        plug-ins: entry points of the group "lggd.methods".
     splits : int, default=10
         Number of random splits.
     labels : int or float, optional

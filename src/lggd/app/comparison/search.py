@@ -11,7 +11,7 @@ import torch
 from lggd import baselines
 from lggd._system.memory import release_memory
 from lggd.app.comparison.candidates import GraphLabelSpreading
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.backbones import APPNP, GAT, GCN, GPR, SGC, ChebNet, JKNet, Perceptron
 from lggd.filters import PPR, Heat
 from lggd.models.plus import SelfTraining
 from lggd.training.problems import Optimization
@@ -29,16 +29,15 @@ _NETWORK: Mapping[str, tuple[float, ...]] = {"hidden": HIDDEN, "dropout": DROPOU
 # ridge regression, choose their settings themselves, by leaving one label out.
 SPACES: Mapping[type, Mapping[str, tuple[float, ...]]] = {
     Optimization: {"weight_decay": (1e-6, 5e-4, 5e-3), "lr": (0.003, 0.01, 0.03)},
-    **dict.fromkeys((GCN, GAT, ChebNet, JKNet, baselines.MLPClassifier), _NETWORK),
-    **{kind: {**_NETWORK, "alpha": RESTART, "hops": (5, 10)} for kind in (baselines.APPNP, baselines.GPRGNN)},
-    baselines.SGC: {"hops": (1, 2, 3, 5)},
+    **dict.fromkeys((GCN, GAT, ChebNet, JKNet, Perceptron), _NETWORK),
+    **{kind: {**_NETWORK, "alpha": RESTART, "hops": (5, 10)} for kind in (APPNP, GPR)},
+    SGC: {"hops": (1, 2, 3, 5)},
     PPR: {"alpha": RESTART},
     Heat: {"t": (1.0, 3.0, 5.0)},
     baselines.GDC: {"k": (32, 64, 128)},
     baselines.DropEdge: {"p": (0.2, 0.5, 0.8)},
     baselines.LabelPropagation: {"alpha": SPREAD},
     GraphLabelSpreading: {"alpha": SPREAD},
-    baselines.CorrectAndSmooth: {"correct_alpha": SPREAD, "smooth_alpha": SPREAD},
     SelfTraining: {"fraction": (0.0, 0.3, 0.5)},
 }
 
@@ -46,8 +45,8 @@ SPACES: Mapping[type, Mapping[str, tuple[float, ...]]] = {
 def search_space(model: Any) -> dict[str, tuple[Any, ...]]:
     """Returns the values of each setting that can be searched, the model's own first.
 
-    >>> from lggd.baselines import SGC
-    >>> search_space(SGC())["hops"]
+    >>> import lggd
+    >>> search_space(lggd.LGGDClassifier(None, SGC()))["backbone__hops"]
     (2, 1, 3, 5)
     """
     if not is_dataclass(model) or not hasattr(model, "get_params"):

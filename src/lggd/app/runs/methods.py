@@ -6,23 +6,12 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import Any
 
 from lggd import backbones
 from lggd.app.runs.run_input import RunInput
-from lggd.backbones import GAT, GCN, Backbone, ChebNet, JKNet
-from lggd.baselines import (
-    APPNP,
-    GDC,
-    GPRGNN,
-    SGC,
-    CorrectAndSmooth,
-    DropEdge,
-    LabelPropagation,
-    MLPClassifier,
-    ScikitNetwork,
-)
+from lggd.backbones import APPNP, GAT, GCN, GPR, SGC, Backbone, ChebNet, JKNet, Perceptron
+from lggd.baselines import GDC, DropEdge, LabelPropagation
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
 from lggd.estimator.member import Member
@@ -30,12 +19,12 @@ from lggd.features import GGD, LGGD, EvolvedKernelRidge
 from lggd.filters import PPR, Heat
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
+from lggd.training.problems import Optimization
 from lggd.validation import check_name
 
 BACKBONES: dict[str, Backbone | None] = {**backbones.BACKBONES, "none": None}
 DEFAULT_REFERENCE = "gcn"
 SEEDS = ("seed", "random_state")  # settings that every fit has its own value of
-SCIKIT_NETWORK = "sknetwork"
 PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, "release": LGGD.release}
 
 
@@ -45,7 +34,7 @@ class Method:
 
     `backbone` is its default of `BACKBONES`, None if it cannot be chosen; `needs_features` whether it needs node
     features, `is_trained` whether it is trained without a backbone, too; `networks` are the paths of the parts
-    that have the settings `backbone` and `optimization`, up to these; `package` is a module that must be installed.
+    that have the settings `backbone` and `optimization`, up to these.
     """
 
     name: str
@@ -55,7 +44,6 @@ class Method:
     needs_features: bool = True
     is_trained: bool = True
     networks: tuple[str, ...] = ("",)
-    package: str | None = None
 
     def model(self, seed: int) -> Any:
         """Returns a new model with this seed, and with it in all of its parts."""
@@ -67,17 +55,15 @@ class Method:
     def reason_to_skip(self, has_features: bool) -> str | None:
         if self.needs_features and not has_features:
             return "needs node features, and there are none"
-        if self.package is not None and find_spec(self.package) is None:
-            return f"needs the package {self.package}, which is not installed"
         return None
 
 
-def _without_training(name: str, title: str, build: Callable[[], Any], package: str | None = None) -> Method:
-    return Method(name, title, build, needs_features=False, is_trained=False, package=package)
+def _without_training(name: str, title: str, build: Callable[[], Any]) -> Method:
+    return Method(name, title, build, needs_features=False, is_trained=False)
 
 
-def _on_features(name: str, title: str, backbone: Backbone) -> Method:
-    return Method(name, title, lambda: LGGDClassifier(None, backbone))
+def _on_features(name: str, title: str, backbone: Backbone, optimization: Optimization = Optimization()) -> Method:
+    return Method(name, title, lambda: LGGDClassifier(None, backbone, optimization))
 
 
 def _evolved_ridge() -> LGGDClassifier:
@@ -107,13 +93,11 @@ METHODS: Mapping[str, Method] = {
         Method("dropedge", "DropEdge", DropEdge, "gcn"),
         Method("gdc-ppr", "GDC (PPR)", lambda: GDC(PPR()), "gcn"),
         Method("gdc-heat", "GDC (heat)", lambda: GDC(Heat()), "gcn"),
-        Method("gpr-gnn", "GPR-GNN", GPRGNN),
-        Method("mlp", "MLP", MLPClassifier),
-        Method("sgc", "SGC", SGC),
-        Method("appnp", "APPNP", APPNP),
+        _on_features("gpr-gnn", "GPR-GNN", GPR(), Optimization(weight_decay=5e-4)),
+        _on_features("mlp", "MLP", Perceptron(), Optimization(weight_decay=5e-4)),
+        _on_features("sgc", "SGC", SGC(), Optimization(lr=0.2, weight_decay=1.3e-5)),
+        _on_features("appnp", "APPNP", APPNP(), Optimization(weight_decay=5e-3)),
         _without_training("label-propagation", "Label propagation", LabelPropagation),
-        Method("correct-and-smooth", "Correct and smooth", CorrectAndSmooth, networks=("model__",)),
-        _without_training("scikit-network", "scikit-network", ScikitNetwork, SCIKIT_NETWORK),
         Method("gcn-plus", "GCN+", _gcn_plus, networks=("model__model__",)),
     )
 }

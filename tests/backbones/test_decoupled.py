@@ -8,17 +8,33 @@ from torch.nn import functional
 from torch_geometric import nn as pyg
 from torch_geometric.nn import SGConv
 
-from lggd import Optimization
-from lggd.backbones.polynomial import mlp_scores, pagerank_coefficients
-from lggd.baselines import APPNP, GPRGNN, SGC, MLPClassifier, decoupled
-from lggd.training.problems import LEVELS, GroupedAdam
-from support.baseline_cases import EXACT, dense_adjacency, dense_matrix, graph, identity, networks, weighted_or_not
+from lggd import LGGDClassifier, Optimization
+from lggd.backbones import APPNP, GPR, SGC, Perceptron, build_seeded, trainable_backbones
+from lggd.backbones import polynomial as decoupled
+from lggd.backbones.network import no_dropout
+from lggd.backbones.polynomial import pagerank_coefficients
+from lggd.inputs import Labels
+from lggd.training.problems import GroupedAdam, Targets
+from support.baseline_cases import EXACT, dense_adjacency, dense_matrix, graph, weighted_or_not
 from support.small_data import blocks, changed
+
+
+def networks(backbone, data, seeds=(0,)):
+    """Networks before their first epoch, and their training targets."""
+    labels = Labels.read(data)
+    modules = [build_seeded(backbone, data.x.shape[1], labels.num_classes, seed) for seed in seeds]
+    made = trainable_backbones(modules, data.x, data.edge_index, data.get("edge_weight"), seeds)
+    return made, Targets(torch.stack([labels.train] * len(seeds)), "target")
+
+
+def scores_of(made, x):
+    with torch.no_grad():
+        return made.modules[0].scores(made.stacked, x, no_dropout)
 
 
 def test_logits_are_those_of_two_linear_layers():
     data = graph()
-    made, _ = networks(MLPClassifier(hidden=8), data, (0, 1))
+    made, _ = networks(Perceptron(hidden=8), data, (0, 1))
     for q, logits in enumerate(made.logits()):
         own = {name: value.detach()[q] for name, value in made.stacked.items()}
         hidden = torch.relu(functional.linear(data.x, own["first.weight"], own["first.bias"]))
@@ -28,14 +44,14 @@ def test_logits_are_those_of_two_linear_layers():
 def test_edges_have_no_effect():
     data, few = blocks(), Optimization(epochs=5)
     other = changed(data, edge_index=data.edge_index[:, :0])
-    one, two = (MLPClassifier(optimization=few).fit(each).probabilities_ for each in (data, other))
+    one, two = (LGGDClassifier(None, Perceptron(), few).fit(each).predict_proba() for each in (data, other))
     assert torch.equal(one, two)
 
 
 def test_inputs_and_hidden_layer_have_dropout(monkeypatch):
-    made, targets = networks(MLPClassifier(hidden=8), graph())
+    made, targets = networks(Perceptron(hidden=8), graph())
     shapes = []
-    monkeypatch.setattr(made, "_dropout", lambda values: shapes.append(values.shape[-1]) or values)
+    monkeypatch.setattr(made, "_dropout", lambda values, *_: shapes.append(values.shape[-1]) or values)
     made.training_step(targets)
     made.logits()
     assert shapes == [6, 8]
@@ -68,20 +84,18 @@ def test_training_ends_where_logistic_regression_does():
     settings = Optimization(lr=0.05, weight_decay=decay, epochs=1500, patience=None)
     data.val_mask = torch.zeros_like(data.val_mask)
     data.train_mask = data.train_mask | data.test_mask
-    model = SGC(optimization=settings).fit(data)
+    model = LGGDClassifier(None, SGC(), settings).fit(data)
     x = (torch.linalg.matrix_power(dense_adjacency(data), 2) @ data.x).numpy()
     x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     train = data.train_mask.numpy()
     oracle = LogisticRegression(C=1 / (train.sum() * decay), fit_intercept=False, tol=1e-10, max_iter=2000)
     expected = oracle.fit(x[train], data.y[train]).predict_proba(x)
-    np.testing.assert_allclose(model.probabilities_.numpy(), expected, atol=5e-3)
+    np.testing.assert_allclose(model.predict_proba().numpy(), expected, atol=5e-3)
 
 
 def check_appnp_logits(data, alpha, expected_alpha):
     made, _ = networks(APPNP(alpha=alpha, hops=4, hidden=8), data, (0, 1))
-    with torch.no_grad():
-        scores = mlp_scores(made.stacked, data.x, identity)
-    for logits, own in zip(made.logits(), scores, strict=True):
+    for logits, own in zip(made.logits(), scores_of(made, data.x), strict=True):
         expected = pyg.APPNP(4, expected_alpha)(own, data.edge_index, data.get("edge_weight"))
         torch.testing.assert_close(logits, expected, **EXACT)
 
@@ -108,9 +122,12 @@ def test_coefficients_are_fixed():
 def test_entries_of_the_matrix_are_dropped_for_each_problem():
     made, _ = networks(APPNP(dropout=0.5), graph(), (0, 1))
     scores, drawn = torch.randn(2, 36, 3), []
-    dropout = made._dropout
-    made._dropout = lambda values: drawn.append(dropout(values)) or drawn[-1]
-    found = made._multiply_with_dropout(scores)
+
+    def drop(values):
+        drawn.append(made._dropout(values))
+        return drawn[-1]
+
+    product = decoupled._multiply_with_dropout(made.graph, drop, scores)
     entries, pattern = drawn[0].squeeze(1), made.graph.pattern
     assert entries.shape == (2, len(pattern.order))
     assert not torch.equal(entries[0], entries[1])
@@ -119,7 +136,7 @@ def test_entries_of_the_matrix_are_dropped_for_each_problem():
     torch.testing.assert_close(entries[kept], 2 * made.graph.values.expand(2, -1)[kept])
     for q in range(2):
         dense = dense_matrix(pattern.columns, pattern.rows, entries[q], 36)
-        torch.testing.assert_close(found[q], dense @ scores[q], **EXACT)
+        torch.testing.assert_close(product[q], dense @ scores[q], **EXACT)
 
 
 def test_every_multiplication_draws_anew(monkeypatch):
@@ -134,7 +151,6 @@ def test_every_multiplication_draws_anew(monkeypatch):
     assert len(used) == 3
     assert not any(torch.equal(used[0], other) for other in used[1:])
     without, _ = networks(APPNP(hops=3, dropout=0.0), graph())
-    assert without.keep_level == LEVELS
     without.training_step(targets)
     assert len(used) == 3
 
@@ -164,10 +180,10 @@ def test_only_the_first_weights_decay():
 
 def with_gamma(gamma, data):
     """The logits of GPR-GNN with this γ, and the scores that it propagates."""
-    made, _ = networks(GPRGNN(hops=len(gamma) - 1, hidden=8), data)
+    made, _ = networks(GPR(hops=len(gamma) - 1, hidden=8), data)
     with torch.no_grad():
         made.stacked["gamma"].copy_(gamma.unsqueeze(0))
-        scores = decoupled.mlp_scores(made.stacked, data.x, identity)[0]
+    scores = scores_of(made, data.x)[0]
     own = {name: value.detach()[0] for name, value in made.stacked.items()}
     hidden = torch.relu(functional.linear(data.x, own["first.weight"], own["first.bias"]))
     torch.testing.assert_close(scores, functional.linear(hidden, own["second.weight"], own["second.bias"]), **EXACT)
@@ -191,7 +207,7 @@ def test_check_finds_a_wrong_last_coefficient():
 
 
 def test_initial_coefficients_are_pagerank():
-    gamma = networks(GPRGNN(alpha=0.3, hops=7), graph())[0].stacked["gamma"]
+    gamma = networks(GPR(alpha=0.3, hops=7), graph())[0].stacked["gamma"]
     assert gamma.shape == (1, 8)
     assert gamma.dtype == torch.float32
     assert float(gamma.detach().sum()) == pytest.approx(1)
@@ -208,7 +224,7 @@ def test_single_powers(weighted):
 
 def check_decay(data):
     """Without a gradient the layers shrink and γ stays."""
-    made, _ = networks(GPRGNN(), data)
+    made, _ = networks(GPR(), data)
     adam = GroupedAdam(made.parameters(), [Optimization(weight_decay=0.1)])
     before = {name: value.detach().clone() for name, value in made.stacked.items()}
     for value in made.stacked.values():
@@ -222,29 +238,31 @@ def test_coefficients_have_no_weight_decay():
 
 
 def test_check_finds_weight_decay_of_coefficients(monkeypatch):
-    monkeypatch.setattr(decoupled._PolynomialTraining, "without_decay", ())
+    monkeypatch.setattr(decoupled._GPRNetwork, "without_decay", ())
     with pytest.raises(AssertionError):
         check_decay(graph())
 
 
 def test_scores_have_their_own_dropout(monkeypatch):
+    made, targets = networks(GPR(dropout=0.5, propagation_dropout=0.25), graph(), (0, 1))
     rates = []
-    dropout = lambda scores, generators, level: rates.append(1 - level / LEVELS) or scores  # noqa: E731
-    monkeypatch.setattr(decoupled, "dropout", dropout)
-    made, targets = networks(GPRGNN(dropout=0.5, propagation_dropout=0.25), graph(), (0, 1))
+    monkeypatch.setattr(made, "_dropout", lambda values, rate=None: rates.append(rate) or values)
     made.training_step(targets)
     made.logits()
-    assert rates == [0.25]
+    assert rates == [None, None, 0.25]
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("build", "message"),
     [
-        ({"alpha": -0.1}, "`alpha` must lie"),
-        ({"hops": 0}, "`hops` must be"),
-        ({"propagation_dropout": 1}, "`propagation_dropout` must lie"),
+        (lambda: GPR(alpha=-0.1), "`alpha` must lie"),
+        (lambda: GPR(propagation_dropout=1), "`propagation_dropout` must lie"),
+        (lambda: APPNP(alpha=1.5), "`alpha` must lie"),
+        (lambda: APPNP(hops=0), "`hops` must be"),
+        (lambda: SGC(hops=0), "`hops` must be"),
+        (lambda: Perceptron(hidden=0), "`hidden` must be"),
     ],
 )
-def test_invalid_settings_raise(settings, message):
+def test_invalid_settings_raise(build, message):
     with pytest.raises(ValueError, match=message):
-        GPRGNN(**settings).fit(graph())
+        build()

@@ -8,9 +8,9 @@ import torch
 from scipy.sparse import csr_matrix
 from torch_geometric.data import Data
 
-from lggd.baselines import Diffusion, MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
 from lggd.baselines.baseline import to_probabilities
 from lggd.errors import InputError
+from reproduction.baselines import Diffusion, MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
 from support.baseline_cases import graph, weighted_or_not
 from support.small_data import blocks, changed, splits
 

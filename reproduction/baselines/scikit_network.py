@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import optional_package
+from lggd.estimator import saveable
 from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Classes = NDArray[np.int64]  # [N], -1 for unlabelled nodes
 
 
+@saveable
 @dataclass(frozen=True)
 class Diffusion:
     """scikit-network's `DiffusionClassifier`: heat diffuses from labelled nodes, whose temperatures stay fixed.
@@ -56,6 +58,7 @@ class Diffusion:
         return scores
 
 
+@saveable
 @dataclass(frozen=True)
 class PageRank:
     """scikit-network's `PageRankClassifier`: one personalized PageRank per class, restarted at its labelled nodes.
@@ -90,6 +93,7 @@ class PageRank:
         return np.stack([ranking.fit_predict(adjacency, (labels == k).astype(int)) for k in classes], axis=1)
 
 
+@saveable
 @dataclass(frozen=True)
 class MajorityVote:
     """scikit-network's `Propagation`: each node in turn takes the most frequent class of its neighbours.
@@ -118,6 +122,7 @@ class MajorityVote:
         return scores
 
 
+@saveable
 @dataclass(frozen=True)
 class NearestNeighbours:
     """scikit-network's `NNClassifier`: the nearest labelled nodes in a spectral embedding of the graph.
