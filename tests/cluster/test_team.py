@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import time
-from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -15,8 +14,7 @@ import torch
 
 import lggd
 from lggd.app.comparison.candidates import read_candidates
-from lggd.app.comparison.fit_job import FitJob
-from lggd.app.comparison.jobs import JobOptions, run_jobs, run_jobs_on_cluster
+from lggd.app.comparison.fit_job import FitJob, run_jobs
 from lggd.app.comparison.label_splits import draw_splits, problem_fingerprint
 from lggd.app.comparison.results import Results
 from lggd.errors import InputError
@@ -177,22 +175,25 @@ def test_bad_graphs_and_versions(cluster, graph, tmp_path, monkeypatch, nothing_
 
 
 def test_jobs_of_a_comparison(cluster, tmp_path):
-    data, methods = lggd.load("karate"), ["label-propagation", "kernel-ridge"]
-    planned, options = plan(data, methods, tmp_path / "cluster")
-    found = run_jobs_on_cluster(planned, options)
-    expected = run_jobs(planned, replace(options, results=Results(tmp_path / "local")))
-    assert found.failures == {}
-    assert [line["accuracy"] for line in found.lines] == [line["accuracy"] for line in expected.lines]
-    assert len(options.results.lines("comparison")[0]) == len(planned)
-    assert run_jobs_on_cluster(planned, options).reused == len(planned)
+    planned = plan(lggd.load("karate"), ["label-propagation", "kernel-ridge"])
+    shown: list[lggd.Progress] = []
+    lines, failures = run_jobs(
+        planned, results := Results(tmp_path / "cluster"), on_cluster=True, callback=shown.append
+    )
+    expected, _ = run_jobs(planned, Results(tmp_path / "local"))
+    assert failures == {}
+    assert [line["accuracy"] for line in lines] == [line["accuracy"] for line in expected]
+    assert len(results.lines("comparison")[0]) == len(planned)
+    assert len(shown) == len(planned)
+    assert run_jobs(planned, results, on_cluster=True, callback=shown.append)[0] == lines
+    assert len(shown) == len(planned), "nothing is measured again"
 
 
-def plan(data, methods, folder):
+def plan(data, methods):
     candidates, datas = read_candidates(methods), draw_splits(data, 2, 2)
-    planned = [
+    return [
         FitJob(each, own, problem_fingerprint(data), 2, split) for split, own in enumerate(datas) for each in candidates
     ]
-    return planned, JobOptions(Results(folder), 2, "cpu", 0)
 
 
 def test_a_lost_node_is_replaced_and_one_is_added(cluster, graph, single, nothing_left):
