@@ -1,18 +1,19 @@
-"""Rows of a graph on a worker as a block: its rows, its halo (the nodes outside that they read), and its state.
+"""Rows of a graph on a worker as a block: its rows, and its halo (the nodes outside that they read).
 
 A block numbers its own nodes first and then those of its halo, both ascending. The neighbours of a row keep their
-order, so that it is summed as on one machine, to the same bits. What it computes is a `Program`: a generator that
-yields a tensor whenever it is about to read the values of the halo, which blocks exchange.
+order, so that it is summed as on one machine, to the same bits. What it computes is a program: its `run(units)` is a
+generator that yields a tensor `[owned + halo, C]` whenever it is about to read the values of the halo, which blocks
+exchange. Its other methods take and return tensors, which travel as arrays.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numba
 import numpy as np
@@ -21,7 +22,6 @@ from numba import njit, prange
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd._system.files import replacing
 from lggd.graph.csr import CSR
 from lggd.graph.stored_graph import StoredGraph
 
@@ -119,19 +119,6 @@ def as_tensors(value: Any) -> Any:
     return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
 
 
-class Program(Protocol):
-    """A computation on the rows of a block. Its methods take and return tensors, which travel as arrays."""
-
-    def run(self, units: Sequence[Any]) -> Iterator[Tensor]:
-        """Does some units of work. Yields a tensor `[owned + halo, C]` before it reads the rows of its halo."""
-
-    def state(self) -> dict[str, Tensor]:
-        """All that the units so far have changed, own rows only."""
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Continues from a state."""
-
-
 class Block:
     """The rows [bounds[number], bounds[number + 1]) of a stored graph. Ray runs it as an actor."""
 
@@ -179,7 +166,7 @@ class Block:
 
     def resume(self, *values: Array) -> Any:
         """Continues with the values of the halo, from each block that it reads from; returns those needed next."""
-        tensor = self._open
+        tensor, self._open = self._open, None
         if tensor is None:
             raise RuntimeError("A block was resumed that has not been started.")
         filled, ranges = tensor.numpy(), [each for each in self._halo if each[0] < each[1]]
@@ -194,23 +181,6 @@ class Block:
         values = self._open.numpy()
         sent = [values[nodes] for nodes in self._outgoing]
         return sent[0] if len(sent) == 1 else tuple(sent)
-
-    def state(self) -> dict[str, Array]:
-        """The state of the program."""
-        return {name: tensor.numpy() for name, tensor in self._program.state().items()}
-
-    def save(self, path: str) -> None:
-        """Writes the state of the program into a file, completely or not at all."""
-        with replacing(path) as temporary:
-            np.savez(temporary, **self.state())  # type: ignore[arg-type]
-
-    def load(self, state: Mapping[str, Array] | str) -> None:
-        """Continues from a state, or from that in a file."""
-        self._running, self._open = iter(()), None
-        if isinstance(state, str):
-            with np.load(state, allow_pickle=False) as arrays:
-                state = dict(arrays)
-        self._program.load({name: as_tensors(array) for name, array in state.items()})
 
     def ping(self) -> int:
         """Answers with the number of the block."""

@@ -1,4 +1,4 @@
-"""The driver of a computation on a cluster: blocks as Ray actors, checkpoints, and what happens when some are lost.
+"""The driver of a computation on a cluster: blocks as Ray actors. When some are lost, it begins anew without them.
 
 The driver passes references to boundary values from block to block; the values travel between the nodes directly.
 Columns are split into groups that never exchange anything: every group has a block for each range of rows.
@@ -6,26 +6,27 @@ Columns are split into groups that never exchange anything: every group has a bl
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-import numpy as np
-
-from lggd.cluster.block import Block, as_arrays, as_tensors
+from lggd.cluster.block import Block, as_arrays, as_tensors, split_rows
 from lggd.cluster.connection import ClusterNode, alive_nodes, check_nodes, import_ray
 from lggd.errors import InputError
+from lggd.graph import Graph
 from lggd.validation import check_int
 
 # Seconds until all blocks must have started, before they read their edges.
 START_SECONDS = 300.0
-# Losses in a row, without a checkpoint between them, after which a computation is given up.
+# Losses of blocks after which a computation is given up.
 MAX_LOSSES = 10
+# Units of work that are sent to the blocks at a time.
+INTERVAL = 10
 
 # Returns the class and the arguments of the program of block `b` in column group `g`.
 ProgramOf = Callable[[int, int], tuple[type[Any], Sequence[Any]]]
+Result = TypeVar("Result")
 
 
 class Team:
@@ -41,84 +42,67 @@ class Team:
         Number of column groups.
     threads : int, optional
         Threads of a block; None divides the CPUs of a node by its blocks.
-    checkpoint_every : int
-        Units of work between two checkpoints.
-    checkpoints : path, optional
-        Folder on a disk that all nodes share, where blocks write their states; None keeps them in this process.
     verify : bool
         Whether blocks compare the checksums of the files of the graph.
-
-    Attributes
-    ----------
-    losses, repeated : int
-        How often blocks were lost, and how many units of work were done again.
     """
 
     def __init__(
-        self, folder: Path, bounds: Sequence[int], *, groups: int = 1, threads: int | None = None,
-        checkpoint_every: int = 10, checkpoints: str | Path | None = None, verify: bool = True,
-    ) -> None:  # fmt: skip
+        self, folder: Path, bounds: Sequence[int], *, groups: int = 1, threads: int | None = None, verify: bool = True
+    ) -> None:
         self.ray = import_ray()
-        check_int("column_blocks", groups, 1)
-        self.every = check_int("checkpoint_every", checkpoint_every, 1)
         self.folder, self.bounds, self.groups, self.verify = folder, list(bounds), groups, verify
         self.per_group = len(bounds) - 1
         self.count = self.per_group * groups
-        nodes = alive_nodes()
-        check_nodes(nodes, folder)
-        self.threads = _threads(nodes, self.count, threads)
-        self.losses = self.repeated = 0
-        self.actors: list[Any] = []
-        self._nodes = nodes
-        self._checkpoint: list[Any] | None = None
-        self._shared = None if checkpoints is None else Path(checkpoints)
-        self._folder: Path | None = None
-        self._written = 0
+        self.threads, self.actors, self.was_lost = threads, list[Any](), False
 
     def __enter__(self) -> Self:
         try:
-            if self._shared is not None:
-                self._shared.mkdir(parents=True, exist_ok=True)
-                self._folder = Path(tempfile.mkdtemp(dir=self._shared, prefix=".lggd-"))
-            self.actors = [self._create(k, self._nodes[k * len(self._nodes) // self.count]) for k in range(self.count)]
-            self._await_start(self.actors)
+            nodes = alive_nodes()
+            check_nodes(nodes, self.folder)
+            threads = _threads(nodes, self.count, self.threads)
+            self.actors = [self._create(k, nodes[k * len(nodes) // self.count], threads) for k in range(self.count)]
+            self._await_start(self.count * threads)
             self._introduce()
-        except BaseException:
-            self._end()
+        except BaseException as error:
+            self._end(error)
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._end()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._end(error)
 
-    def _end(self) -> None:
+    def _end(self, error: BaseException | None) -> None:
+        """Ends all blocks, and notes whether the error is that some were lost."""
+        of_ray, of_task = self.ray.exceptions.RayError, self.ray.exceptions.RayTaskError
+        self.was_lost = isinstance(error, of_ray) and (not isinstance(error, of_task) or self._misses_blocks())
         for actor in self.actors:
             self.ray.kill(actor)
-        self.actors, self._checkpoint = [], None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self.actors = []
+
+    def _misses_blocks(self) -> bool:
+        try:
+            self.ray.get([actor.ping.remote() for actor in self.actors])
+        except self.ray.exceptions.RayError:
+            return True
+        return False
 
     # -- blocks ---------------------------------------------------------------------------------------------------
 
-    def _create(self, number: int, node: ClusterNode, cpus: int | None = None) -> Any:
+    def _create(self, number: int, node: ClusterNode, threads: int) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        # At first a block claims its CPUs. One that replaces a lost one shares those of a node that is left.
-        actor = self.ray.remote(Block).options(
-            num_cpus=self.threads if cpus is None else cpus,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=True),
-            max_restarts=0,
-        )
-        return actor.remote(str(self.folder), self.bounds, number % self.per_group, self.threads, self.verify)
+        place = NodeAffinitySchedulingStrategy(node.id, soft=True)
+        actor = self.ray.remote(Block).options(num_cpus=threads, scheduling_strategy=place, max_restarts=0)
+        return actor.remote(str(self.folder), self.bounds, number % self.per_group, threads, self.verify)
 
-    def _await_start(self, actors: Sequence[Any]) -> None:
+    def _await_start(self, cpus: int) -> None:
         try:
-            self._get([actor.ping.remote() for actor in actors], START_SECONDS)
+            self._get([actor.ping.remote() for actor in self.actors], START_SECONDS)
         except self.ray.exceptions.GetTimeoutError as error:
             remedy = "Wait until other work has ended, or use fewer `blocks` or `threads`."
-            rule = f"have {self.count * self.threads} free CPUs"
-            raise InputError("the cluster", rule, self.ray.available_resources().get("CPU", 0), remedy) from error
-        self._get([actor.open.remote() for actor in actors])
+            free = self.ray.available_resources().get("CPU", 0)
+            raise InputError("the cluster", f"have {cpus} free CPUs", free, remedy) from error
+        self._get([actor.open.remote() for actor in self.actors])
 
     def _introduce(self) -> None:
         """Tells every block what the others need from it."""
@@ -149,49 +133,30 @@ class Team:
 
     def prepare(self, program_of: ProgramOf) -> None:
         """Starts a program on every block."""
-        self._program_of, self._checkpoint = program_of, None
-        self._get([self._prepare(k) for k in range(self.count)])
-
-    def _prepare(self, number: int) -> Any:
-        program, arguments = self._program_of(number % self.per_group, number // self.per_group)
-        return self.actors[number].prepare.remote(program, as_arrays(tuple(arguments)))
+        programs = [program_of(k % self.per_group, k // self.per_group) for k in range(self.count)]
+        pairs = zip(self.actors, programs, strict=True)
+        self._get([actor.prepare.remote(program, as_arrays(tuple(given))) for actor, (program, given) in pairs])
 
     def call(self, name: str, *arguments: Any) -> list[Any]:
-        """The results of a method of the program, by block. It may be called again: it must not change anything."""
-        results: list[Any] = []
+        """The results of a method of the program, by block."""
+        shared = [self.ray.put(as_arrays(argument)) for argument in arguments]
+        results: list[Any] = as_tensors(self._get([actor.call.remote(name, *shared) for actor in self.actors]))
+        return results
 
-        def ask() -> None:
-            shared = [self.ray.put(as_arrays(argument)) for argument in arguments]
-            results[:] = as_tensors(self._get([actor.call.remote(name, *shared) for actor in self.actors]))
-
-        for _ in range(MAX_LOSSES):
-            if self._guarded(ask):
-                return results
-        raise self._hopeless()
-
-    def run(self, units: Sequence[Any], exchanges: int) -> None:
+    def run(self, units: Sequence[Any], exchanges: int, callback: Callable[[int], None] | None = None) -> None:
         """Does units of work on all blocks, each of which exchanges halos `exchanges` times.
 
-        After `checkpoint_every` units and at the end, the state is kept. A block that is lost is replaced, and all
-        continue from the last state that was kept.
+        `callback` is called now and then with the number of units that are done.
         """
-        done = losses = 0
-        while done < len(units):
-            interval = list(units[done : done + self.every])
-            if self._guarded(self._attempt, interval, exchanges):
-                done, losses = done + len(interval), 0
-            else:
-                losses += 1
-                self.repeated += len(interval)
-                if losses >= MAX_LOSSES:
-                    raise self._hopeless()
-
-    def _attempt(self, interval: Sequence[Any], exchanges: int) -> None:
-        published = [self._started(k, interval) for k in range(self.count)]
-        total = exchanges * len(interval)
-        for exchange in range(total):
-            published = [self._resumed(k, published, exchange + 1 == total) for k in range(self.count)]
-        self._keep()
+        for done in range(0, len(units), INTERVAL):
+            interval = list(units[done : done + INTERVAL])
+            published = [self._started(k, interval) for k in range(self.count)]
+            total = exchanges * len(interval)
+            for exchange in range(1, total + 1):
+                published = [self._resumed(k, published, exchange == total) for k in range(self.count)]
+            self._get([reference for references in published for reference in references])
+            if callback is not None:
+                callback(done + len(interval))
 
     def _started(self, number: int, interval: Sequence[Any]) -> list[Any]:
         count = len(self.readers[number % self.per_group])
@@ -200,72 +165,42 @@ class Team:
     def _resumed(self, number: int, published: Sequence[Sequence[Any]], last: bool) -> list[Any]:
         group, block = divmod(number, self.per_group)
         values = [published[group * self.per_group + o][self.readers[o].index(block)] for o in self.writers[block]]
-        count = 0 if last else len(self.readers[block])
+        count = 1 if last else len(self.readers[block])  # at last an answer to wait for
         return _listed(self.actors[number].resume.options(num_returns=count).remote(*values))
 
-    # -- checkpoints and losses -----------------------------------------------------------------------------------
 
-    def _keep(self) -> None:
-        """Waits for all blocks, and keeps their states."""
-        if self._folder is None:
-            states = self._get([actor.state.remote() for actor in self.actors])
-            # Copies: the values themselves lie in the object store, which is for values on their way.
-            self._checkpoint = [{name: np.array(array) for name, array in state.items()} for state in states]
-            return
-        self._written += 1
-        new = self._folder / str(self._written)
-        new.mkdir()
-        paths = [str(new / f"{k}.npz") for k in range(self.count)]
-        self._get([actor.save.remote(path) for actor, path in zip(self.actors, paths, strict=True)])
-        self._checkpoint = list(paths)
-        shutil.rmtree(self._folder / str(self._written - 1), ignore_errors=True)
+def run_on_team(
+    work: Callable[[Team], Result], graph: Graph, *, blocks: int | None, groups: int = 1, threads: int | None = None,
+    verify: bool = True,
+) -> tuple[Result, int]:  # fmt: skip
+    """The result of `work(team)` on the rows of a stored graph, and how often it began anew since blocks were lost.
 
-    def _guarded(self, action: Callable[..., None], *arguments: Any) -> bool:
-        """Runs an action; after a loss, returns False with all blocks at the last checkpoint."""
+    By default there is a block for each node, or where there are groups, its share.
+    """
+    if graph.stored is None:
+        raise TypeError("The graph is not stored in a folder.")
+    for losses in range(MAX_LOSSES):
+        time.sleep(losses)  # the cluster notices a moment later that a node is lost
+        count = max(1, len(alive_nodes()) // groups) if blocks is None else check_int("blocks", blocks, 1)
+        bounds = split_rows(graph.csr.indptr.numpy(), min(count, max(1, graph.num_nodes)))
+        team = Team(graph.stored.folder.resolve(), bounds, groups=groups, threads=threads, verify=verify)
         try:
-            action(*arguments)
-            return True
-        except self.ray.exceptions.RayError as error:
-            if not self._lost() and isinstance(error, self.ray.exceptions.RayTaskError):
+            with team:
+                return work(team), losses
+        except team.ray.exceptions.RayError:
+            if not team.was_lost:
                 raise
-            self._recover()
-            return False
+    remedy = "Restart it, or use fewer nodes."
+    raise InputError("the cluster", "keep its nodes", f"{MAX_LOSSES} losses in a row", remedy)
 
-    def _lost(self) -> list[int]:
-        """The blocks that are gone."""
-        answers, gone = [actor.ping.remote() for actor in self.actors], []
-        for number, answer in enumerate(answers):
-            try:
-                self.ray.get(answer)
-            except self.ray.exceptions.RayError:
-                gone.append(number)
-        return gone
 
-    def _recover(self) -> None:
-        """Replaces lost blocks, on the nodes that have the fewest; all continue from the last checkpoint."""
-        for _ in range(MAX_LOSSES):
-            try:
-                lost, self.losses = self._lost(), self.losses + 1
-                nodes = alive_nodes()
-                check_nodes(nodes, self.folder)
-                for place, number in enumerate(lost):
-                    self.actors[number] = self._create(number, nodes[-1 - place % len(nodes)], cpus=0)
-                self._await_start([self.actors[number] for number in lost])
-                self._introduce()
-                if self._checkpoint is None:
-                    self._get([self._prepare(number) for number in range(self.count)])
-                else:
-                    self._get([self._prepare(number) for number in lost])
-                    kept = zip(self.actors, self._checkpoint, strict=True)
-                    self._get([actor.load.remote(state) for actor, state in kept])
-                return
-            except self.ray.exceptions.RayError:  # another one was lost meanwhile
-                continue
-        raise self._hopeless()
-
-    def _hopeless(self) -> InputError:
-        remedy = f"Restart it, or lower `checkpoint_every` below {self.every}."
-        return InputError("the cluster", "keep its nodes", f"{MAX_LOSSES} losses in a row", remedy)
+def open_graph(graph: Graph | str | Path) -> Graph:
+    """A stored graph. Its checksums are compared by the blocks, not here."""
+    opened = graph if isinstance(graph, Graph) else Graph.open(graph, verify=False)
+    if opened.stored is None:
+        remedy = "Write it to a folder with Graph.save, and pass the folder."
+        raise InputError("graph", "lie in a folder that all nodes can read", "a graph in memory", remedy)
+    return opened
 
 
 def _listed(references: Any) -> list[Any]:
