@@ -8,7 +8,7 @@ import torch
 
 import lggd
 from lggd.cluster import closed_form, propagation
-from lggd.cluster.block import Block, as_arrays, as_tensors, split_rows
+from lggd.cluster.team import Block, as_arrays, as_tensors, split_rows
 from support import ray_worker
 
 # A loopback address: Ray replaces 127.0.0.1 by an address of the network.

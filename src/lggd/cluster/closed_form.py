@@ -17,7 +17,6 @@ from lggd.closed_form.ridge_inputs import Moments, RidgeInputs, filters_of, prin
 from lggd.closed_form.selection import RidgeChoice, choose
 from lggd.closed_form.solution import RidgeSolution
 from lggd.closed_form.stored_inputs import StoredInputs, SummedMoments
-from lggd.cluster.block import BlockRows
 from lggd.cluster.propagation import (
     ClusterFeatures,
     FeatureStatistics,
@@ -27,7 +26,7 @@ from lggd.cluster.propagation import (
     own_features,
     stored_features,
 )
-from lggd.cluster.team import Team, run_on_team
+from lggd.cluster.team import BlockRows, Team, run_on_team
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.inputs import NodeData

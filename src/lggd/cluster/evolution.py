@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lggd._kernels import PaddedState, cpu
-from lggd.cluster.block import BlockRows
-from lggd.cluster.team import Team, open_graph, run_on_team
+from lggd.cluster.team import BlockRows, Team, open_graph, run_on_team
 from lggd.equation import Boundary, Potential, Sources, check_p, mask_of, read_potential
 from lggd.graph import Graph
 from lggd.progress import Callback, Progress

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from lggd.closed_form.filters import NEGLIGIBLE, Filter, Hops, series_of, unit_or_zero
-from lggd.cluster.block import BlockRows
-from lggd.cluster.team import Team, open_graph, run_on_team
+from lggd.cluster.team import BlockRows, Team, open_graph, run_on_team
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.graph.streamed_matrix import StreamedMatrix
