@@ -14,6 +14,7 @@ from lggd.errors import InputError, InputTypeError
 from lggd.estimator.member import Member
 from lggd.estimator.settings import format_setting, get_params
 from lggd.inputs import Labels
+from reproduction import baselines as moved
 from support.small_data import CLASSES, blocks, changed, garbled, random, same, snapshot
 from support.small_models import MODELS, agree, is_fitted, learned, stop_at
 
@@ -30,7 +31,7 @@ def make(name, seed=0):
 
 
 def settings(model):
-    """All settings, nested ones too, as they are format_setting."""
+    """All settings, nested ones too, as text."""
     return {name: format_setting(value) for name, value in get_params(model).items()}
 
 
@@ -65,7 +66,7 @@ def test_history_holds_the_curves_of_every_stage(name, fitted, reports):
 def test_a_fit_depends_on_its_inputs_alone_and_changes_none(name, fitted):
     """The same seed gives the same bits, whatever the global random numbers are; they do not change either."""
     data, model = blocks(), make(name)
-    before, format_setting = snapshot(data), repr(model)
+    before, text = snapshot(data), repr(model)
     with torch.random.fork_rng([]):
         torch.manual_seed(77)
         state = torch.get_rng_state()
@@ -78,7 +79,7 @@ def test_a_fit_depends_on_its_inputs_alone_and_changes_none(name, fitted):
     if model.accepts_labels:
         model.add_labels([30], [0])
     assert same(before, snapshot(data))
-    assert repr(model) == format_setting(model)
+    assert repr(model) == text
     nested = [value for value in get_params(model).values() if isinstance(value, Member)]
     assert not any(hasattr(one, "labels_") for one in nested)
 
@@ -305,7 +306,7 @@ def test_settings_can_be_read_set_and_cloned(name, fitted):
 
 @every_model
 def test_the_representation_evaluates_to_an_equal_model(name):
-    names = {name: getattr(module, name) for module in (lggd, baselines) for name in module.__all__}
+    names = {name: getattr(module, name) for module in (lggd, baselines, moved) for name in module.__all__}
     again = eval(repr(make(name, seed=3)), names)
     assert type(again) is type(make(name))
     assert settings(again) == settings(make(name, seed=3))
