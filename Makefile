@@ -84,7 +84,7 @@ release-check:
 
 # The oldest packages that pyproject.toml allows, on the oldest Python; CI runs the newest ones.
 OLDEST := torch==2.5.1 torch-geometric==2.6.0 numpy==1.26.0 scipy==1.13.0 numba==0.60.0 scikit-learn==1.5.0 \
-	safetensors==0.4.3 joblib==1.3.0 networkx==3.2 typer==0.19.0 rich==13.7.0 fastapi==0.115.0 uvicorn==0.30.0
+	safetensors==0.4.3 joblib==1.4.0 networkx==3.2 typer==0.19.0 rich==13.7.0 fastapi==0.115.0 uvicorn==0.30.0
 versions:
 	python3.11 tools/release_check.py $(OLDEST)
 	for python in python3.12 python3.13 python3.14; do \

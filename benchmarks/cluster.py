@@ -1,7 +1,7 @@
-"""`python -m benchmarks.cluster [--nodes N] [--degree D] [--kills K]`: a stored graph on one process and on Ray nodes.
+"""`python -m benchmarks.cluster [--nodes N] [--degree D]`: a stored graph on one process and on Ray nodes.
 
-The single process has two threads, the two nodes on the same machine one each. Then a node is killed at a random
-moment of a run, again and again. Writes results/cluster.json and results/cluster.md.
+The single process has two threads, the two nodes on the same machine one each. Writes
+results/cluster.json and results/cluster.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import random
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,9 +23,10 @@ import torch
 
 import lggd
 from benchmarks.record import RESULTS, Run, machine
+from lggd.cluster.team import INTERVAL
 from lggd.graph.stored_graph import StoredGraphWriter, writing_graph
 
-COLUMNS, STEPS, ROUNDS, EVERY = 4, 2, 3, 2
+COLUMNS, STEPS, ROUNDS = 4, 2, 3
 ADDRESS = "127.0.0.2"  # Ray replaces 127.0.0.1 by an address of the network
 SHARE = 0.7
 
@@ -74,7 +74,7 @@ def one_process(folder: Path, sources: list[int], times: tuple[float, ...]) -> t
 
 
 def on_cluster(folder: Path, sources: list[int], steps: int, **options: object) -> tuple[list[float], object]:
-    """Seconds of each interval between checkpoints, and the solution after `steps` steps."""
+    """Seconds of each interval of `INTERVAL` steps, and the solution after `steps` steps."""
     moments: list[float] = []
     size = lggd.Evolution(lggd.Graph.open(folder, verify=False), [[s] for s in sources], initial_value=100.0).step_size
     solution = lggd.cluster.evolve(
@@ -105,7 +105,7 @@ def cluster(nodes: int, store: int):
     started = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
     for _ in range(nodes):
         patiently(lambda: started.add_node(num_cpus=1, **common))
-    return started, {**common, "num_cpus": 1}
+    return started
 
 
 def rates(folder: Path, sources: list[int]) -> dict[str, object]:
@@ -113,9 +113,9 @@ def rates(folder: Path, sources: list[int]) -> dict[str, object]:
     one, two, halo = [], [], 0
     for _ in range(ROUNDS):
         one.append(one_process(folder, sources, ())[0])
-        options = {"blocks": 2, "threads": 1, "checkpoint_every": EVERY}
-        intervals, solution = on_cluster(folder, sources, EVERY * (STEPS + 1), **options)
-        two.append(statistics.median(intervals) / (4 * EVERY))
+        options = {"blocks": 2, "threads": 1}
+        intervals, solution = on_cluster(folder, sources, INTERVAL * (STEPS + 1), **options)
+        two.append(statistics.median(intervals) / (4 * INTERVAL))
         halo = solution.statistics.halo
     edges = lggd.Graph.open(folder, verify=False).num_edges
     return {
@@ -127,51 +127,10 @@ def rates(folder: Path, sources: list[int]) -> dict[str, object]:
     }  # fmt: skip
 
 
-def kills(folder: Path, sources: list[int], count: int, started, node: dict[str, object]) -> list[dict[str, object]]:
-    """A node is killed at a random moment of each run, and another one added before the next."""
-    steps, every = 24, 3
-    intervals, expected = on_cluster(folder, sources, steps, blocks=2, threads=1, checkpoint_every=every)
-    duration, found = sum(intervals), []
-    for number in range(count):
-        delay = random.Random(number).uniform(0.1, 0.9) * duration
-        gone = threading.Event()
-
-        def kill(delay: float = delay, gone: threading.Event = gone) -> None:
-            time.sleep(delay)
-            victim = next(iter(started.worker_nodes))
-            victim.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
-            started.worker_nodes.discard(victim)
-            gone.set()
-
-        thread = threading.Thread(target=kill)
-        begun = threading.Event()
-
-        def start(progress: lggd.Progress, thread: threading.Thread = thread, begun: threading.Event = begun) -> None:
-            if not begun.is_set():
-                begun.set()
-                thread.start()
-
-        size = expected.statistics.step
-        solution = lggd.cluster.evolve(
-            folder, [[s] for s in sources], initial_value=100.0, times=(steps * size,), verify=False, blocks=2,
-            threads=1, checkpoint_every=every, callback=start,
-        )  # fmt: skip
-        thread.join()
-        found.append({
-            "killed_after_seconds": round(delay, 2), "same_bits": bool(torch.equal(solution.value, expected.value)),
-            "losses": solution.statistics.losses, "steps_repeated": solution.statistics.repeated_steps,
-            "interval": every,
-        })  # fmt: skip
-        print(found[-1], flush=True)
-        patiently(lambda: started.add_node(**node))
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1_500_000)
     parser.add_argument("--degree", type=int, default=20)
-    parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     torch.set_num_threads(2)
@@ -182,17 +141,13 @@ def main() -> None:
             write_local(folder, chosen.nodes, chosen.degree, far)
         sources = [rng.randrange(chosen.nodes) for _ in range(COLUMNS)]
         record = {"date": datetime.date.today().isoformat(), "machine": machine(Run(False, torch.device("cpu")))}
-        record |= {"load": os.getloadavg()[0], "rates": {}, "kills": []}
-        started, node = cluster(2, store=2**29)
+        record |= {"load": os.getloadavg()[0], "rates": {}}
+        started = cluster(2, store=2**29)
         try:
             with lggd.cluster.connect(started.address):
                 for name, folder in folders.items():
                     record["rates"][name] = rates(folder, sources)
                     write(record, chosen.out)
-                small = Path(temporary) / "small"
-                write_local(small, chosen.nodes // 10, chosen.degree, 0.01)
-                if chosen.kills:
-                    record["kills"] = kills(small, [s // 10 for s in sources], chosen.kills, started, node)
         finally:
             started.shutdown()
     write(record, chosen.out)
@@ -219,16 +174,6 @@ def page(record: dict[str, object]) -> str:
         cells += [f"{row[key] / 1e6:.1f}" for key in ("one_process_edges_per_second", "two_nodes_edges_per_second")]
         cells += [f"{row['ratio']:.2f}", f"{SHARE}", "pass" if row["ratio"] >= SHARE else "**fail**"]
         lines.append("| " + " | ".join(cells) + " |")
-    if record["kills"]:
-        same = sum(row["same_bits"] for row in record["kills"])
-        hit = sum(row["losses"] > 0 for row in record["kills"])
-        most = max(row["steps_repeated"] for row in record["kills"])
-        interval = record["kills"][0]["interval"]
-        lines += [
-            "\nA node killed at a random moment of a run of 24 steps, another one added before the next run: "
-            f"{len(record['kills'])} runs, {hit} of which lost blocks, {same} with the same bits as without a loss; "
-            f"at most {most} steps repeated, with a checkpoint every {interval} steps.",
-        ]
     return "\n".join(lines) + "\n"
 
 

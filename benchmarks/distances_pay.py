@@ -26,7 +26,7 @@ from torch_geometric.data import Data
 
 import lggd
 from benchmarks.wrong_edges import damaged
-from lggd.app.comparison.machine import machine
+from lggd.app.comparison.results import machine
 from lggd.closed_form.ridge import class_targets, leave_one_out_path, ridge_coefficients
 from lggd.closed_form.selection import RIDGES, fit_inverse_temperature
 from lggd.datasets.by_name import split_by_count

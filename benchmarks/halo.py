@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.spatial import cKDTree
 
 from benchmarks.record import DOCS, RESULTS
-from lggd.cluster.block import split_rows
+from lggd.cluster.team import split_rows
 from lggd.graph.geometry import morton
 
 BLOCKS = (2, 4, 8, 16, 32, 64, 128)

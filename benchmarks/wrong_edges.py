@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import lggd
-from lggd.app.comparison.machine import machine
+from lggd.app.comparison.results import machine
 from lggd.app.runs.methods import METHODS, build_model
 
 RESULTS = Path(__file__).parent.parent / "results"

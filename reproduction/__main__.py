@@ -97,9 +97,9 @@ def _experiment_command(experiment: str) -> None:
         quick: bool = option(False, "Only Cora, three splits and a few rows.", "--quick"),
     ) -> None:
         with terminal.working("Loading lggd"):
-            from lggd.app.comparison.jobs import JobOptions, run_jobs
             from lggd.app.comparison.results import Results
             from reproduction.experiments import Selection, plan
+            from reproduction.jobs import JobOptions, run_jobs
         count = splits or (QUICK_SPLITS if quick else SPLITS)
         job_options = JobOptions(Results(results), count, options.chosen_device(device), seed, data)
         options.use_fast_products(job_options.device)

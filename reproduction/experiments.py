@@ -11,9 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from matplotlib.figure import Figure
 
-from lggd.app.comparison.jobs import Job, JobOptions
-from lggd.app.comparison.machine import run_metadata
-from lggd.app.comparison.results import Line
+from lggd.app.comparison.results import Line, run_metadata
 from lggd.datasets.by_name import PAPER, split_fingerprint
 from lggd.errors import InputError
 from lggd.estimator.settings import to_plain
@@ -22,6 +20,7 @@ from lggd.validation import check_name
 from reproduction import runner
 from reproduction.figures import BACKBONE_ROWS, draw_geodesic, draw_robustness, save
 from reproduction.geodesic import DRAGON, geodesic, read_image
+from reproduction.jobs import Job, JobOptions
 from reproduction.measurements import ADDITIONS, RETRAINED
 from reproduction.methods import CONTENTS, NORMALIZATIONS, Settings, build, errors_about, supports_backbone
 from reproduction.robustness import robustness

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from lggd.app.comparison.results import Line, Results
-from lggd.app.comparison.statistics import PairedTest, holm_corrected, mean_of, paired_differences, paired_test
+from lggd.app.comparison.summary import PairedTest, holm_corrected, mean_of, paired_differences, paired_test
 from lggd.errors import InputError
 
 DATASETS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "computers": "Computers", "photo": "Photo"}

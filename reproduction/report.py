@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from lggd.app.comparison.results import Line
-from lggd.app.comparison.statistics import SIGNIFICANCE_LEVEL, PairedTest
+from lggd.app.comparison.summary import SIGNIFICANCE_LEVEL, PairedTest
 from lggd.errors import InputError, InputFileError
 from lggd.text import counted, signed
 from reproduction import measurements

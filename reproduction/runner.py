@@ -16,7 +16,7 @@ from torch import Tensor
 
 import lggd
 from lggd.app.comparison.label_splits import visible_to_methods
-from lggd.app.comparison.machine import run_metadata
+from lggd.app.comparison.results import run_metadata
 from lggd.datasets.by_name import LABELS_PER_CLASS, split_by_count
 from lggd.progress import Callback
 from lggd.validation import check_name

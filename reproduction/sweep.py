@@ -26,8 +26,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from lggd.cluster.connection import alive_nodes, check_nodes, connect
-from lggd.cluster.tasks import run_task
+from lggd.cluster.connection import alive_nodes, check_nodes, connect, run_task
 from lggd.errors import InputError
 from lggd.progress import Callback, Progress
 from lggd.validation import check_int

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import lggd
-from lggd.cluster.block import BlockRows, split_rows
 from lggd.cluster.evolution import EvolutionProgram
+from lggd.cluster.team import BlockRows, split_rows
 from lggd.graph.stored_graph import StoredGraph
 from support.cluster_cases import LocalTeam, random_graph, random_start
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import time
-from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -15,11 +14,11 @@ import torch
 
 import lggd
 from lggd.app.comparison.candidates import read_candidates
-from lggd.app.comparison.fit_job import FitJob
-from lggd.app.comparison.jobs import JobOptions, run_jobs, run_jobs_on_cluster
+from lggd.app.comparison.fit_job import FitJob, run_jobs
 from lggd.app.comparison.label_splits import draw_splits, problem_fingerprint
 from lggd.app.comparison.results import Results
 from lggd.errors import InputError
+from support import reproducing
 from support.cluster_cases import add_node, random_graph, random_start, ray_cluster
 from support.command_line import answer
 from support.processes import in_new_process
@@ -28,7 +27,6 @@ from support.small_data import blocks
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'lggd[cluster]'")
 
 SOURCES = [[0, 5], [399], [17], [3, 4]]
-EVERY = 4
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +54,7 @@ def single(graph):
 
 
 def evolve(graph, **options):
-    settings = {"start": random_start(graph, 4), "times": (0.5, 1.0), "checkpoint_every": EVERY}
+    settings = {"start": random_start(graph, 4), "times": (0.5, 1.0)}
     return lggd.cluster.evolve(graph, SOURCES, **{**settings, **options})
 
 
@@ -111,7 +109,7 @@ def test_compare(started, tmp_path):
 
 def test_sweep(started, tmp_path):
     options = ("--rows", "18", "--datasets", "karate", "--trials", 2, "--splits", 1)
-    found = answer("sweep", *options, "--results", tmp_path / "ray", "--cluster", started.address)
+    found = reproducing.answer("sweep", *options, "--results", tmp_path / "ray", "--cluster", started.address)
     assert [row["trials"] for row in found["choices"]] == [2]
 
 
@@ -119,11 +117,11 @@ def test_sweep(started, tmp_path):
 
 
 def test_the_same_bits_as_one_machine(cluster, graph, single, nothing_left):
-    found = evolve(graph, checkpoints=nothing_left)
+    found = evolve(graph)
     assert torch.equal(found.value, single.value)
     assert found.statistics.blocks == 2
     assert found.statistics.steps == single.statistics.steps
-    assert found.statistics.losses == found.statistics.repeated_steps == 0
+    assert found.statistics.losses == 0
     assert found.statistics.residual == pytest.approx(single.statistics.residual)
 
 
@@ -140,15 +138,17 @@ def test_columns_in_groups(cluster, graph, single, nothing_left):
 
 
 def test_a_lost_worker_is_replaced(cluster, graph, single, nothing_left):
+    reports = []
+
     def kill(progress):
-        if progress.done == EVERY:
+        reports.append(progress.done)
+        if len(reports) == 1:
             victim = next(actor for actor in actors_alive())
             os.kill(victim["Pid"], signal.SIGKILL)
 
-    found = evolve(graph, callback=kill, checkpoints=nothing_left)
+    found = evolve(graph, callback=kill)
     assert torch.equal(found.value, single.value)
-    assert found.statistics.losses >= 1
-    assert 1 <= found.statistics.repeated_steps <= EVERY
+    assert found.statistics.losses == 1
 
 
 def test_the_closed_form_of_one_machine(cluster, tmp_path, nothing_left):
@@ -168,45 +168,51 @@ def test_bad_graphs_and_versions(cluster, graph, tmp_path, monkeypatch, nothing_
     content[-3] ^= 1
     (damaged / "weight.npy").write_bytes(content)
     with pytest.raises(InputError, match=r"weight\.npy` must match its checksum.*copy the folder again"):
-        lggd.cluster.evolve(damaged, [0], checkpoints=nothing_left)
+        lggd.cluster.evolve(damaged, [0])
     with pytest.raises(InputError, match=r"`blocks` must take at most the \d CPUs of the cluster"):
         evolve(graph, blocks=50)
     monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9.9")
     with pytest.raises(InputError, match=r"must have lggd 9\.9\.9, got lggd .*Install the same version on all nodes"):
-        evolve(graph, checkpoints=nothing_left)
+        evolve(graph)
 
 
 def test_jobs_of_a_comparison(cluster, tmp_path):
-    data, methods = lggd.load("karate"), ["label-propagation", "kernel-ridge"]
-    planned, options = plan(data, methods, tmp_path / "cluster")
-    found = run_jobs_on_cluster(planned, options)
-    expected = run_jobs(planned, replace(options, results=Results(tmp_path / "local")))
-    assert found.failures == {}
-    assert [line["accuracy"] for line in found.lines] == [line["accuracy"] for line in expected.lines]
-    assert len(options.results.lines("comparison")[0]) == len(planned)
-    assert run_jobs_on_cluster(planned, options).reused == len(planned)
+    planned = plan(lggd.load("karate"), ["label-propagation", "kernel-ridge"])
+    shown: list[lggd.Progress] = []
+    lines, failures = run_jobs(
+        planned, results := Results(tmp_path / "cluster"), on_cluster=True, callback=shown.append
+    )
+    expected, _ = run_jobs(planned, Results(tmp_path / "local"))
+    assert failures == {}
+    assert [line["accuracy"] for line in lines] == [line["accuracy"] for line in expected]
+    assert len(results.lines("comparison")[0]) == len(planned)
+    assert len(shown) == len(planned)
+    assert run_jobs(planned, results, on_cluster=True, callback=shown.append)[0] == lines
+    assert len(shown) == len(planned), "nothing is measured again"
 
 
-def plan(data, methods, folder):
+def plan(data, methods):
     candidates, datas = read_candidates(methods), draw_splits(data, 2, 2)
-    planned = [
+    return [
         FitJob(each, own, problem_fingerprint(data), 2, split) for split, own in enumerate(datas) for each in candidates
     ]
-    return planned, JobOptions(Results(folder), 2, "cpu", 0)
 
 
 def test_a_lost_node_is_replaced_and_one_is_added(cluster, graph, single, nothing_left):
     alive = len(cluster.worker_nodes) + 1
 
+    reports = []
+
     def kill(progress):
-        if progress.done == EVERY:
+        reports.append(progress.done)
+        if len(reports) == 1:
             cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
             # Workers outlive their node for a moment, in which they might finish.
             wait_for_nodes(alive - 1)
 
     found = evolve(graph, callback=kill)
     assert torch.equal(found.value, single.value)
-    assert 1 <= found.statistics.repeated_steps <= EVERY
+    assert found.statistics.losses == 1
     for _ in range(2):
         add_node(cluster)
     three = evolve(graph)

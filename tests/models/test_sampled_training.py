@@ -5,8 +5,7 @@ import torch
 
 import lggd
 from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet, build_seeded
-from lggd.graph.neighbourhood import induced_edges, sample_neighbourhood
-from lggd.models.sampled_training import streamed_logits
+from lggd.models.sampled_training import induced_edges, sample_neighbourhood, streamed_logits
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from lggd.app.comparison.jobs import JobOptions, run_jobs
 from lggd.app.comparison.results import Results
 from lggd.errors import InputError
 from reproduction import experiments
 from reproduction.experiments import EXPERIMENTS, NewLabelsJob, Selection, plan
+from reproduction.jobs import JobOptions, run_jobs
 from reproduction.methods import build
 from reproduction.rows import load_rows
 from reproduction.runner import load_splits

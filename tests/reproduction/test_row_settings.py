@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lggd.app.comparison.jobs import JobOptions
 from lggd.app.comparison.results import Results
 from lggd.errors import InputError
 from reproduction import experiments
 from reproduction.experiments import CellJob, NewLabelsJob, Selection, plan
+from reproduction.jobs import JobOptions
 from reproduction.measurements import with_present_names
 from reproduction.rows import Row, load_rows, toml_value
 from support.invalid_settings import INVALID

@@ -8,7 +8,7 @@ import torch
 
 import lggd
 from lggd.cluster import closed_form, propagation
-from lggd.cluster.block import Block, as_arrays, as_tensors, split_rows
+from lggd.cluster.team import Block, as_arrays, as_tensors, split_rows
 from support import ray_worker
 
 # A loopback address: Ray replaces 127.0.0.1 by an address of the network.
@@ -78,7 +78,7 @@ class LocalTeam:
     """A team whose blocks are in this process: `Team` without Ray."""
 
     def __init__(self, folder, bounds):
-        self.bounds, self.losses, self.repeated = bounds, 0, 0
+        self.bounds = bounds
         self.blocks = [Block(str(folder), bounds, k, 1, True) for k in range(len(bounds) - 1)]
         for block in self.blocks:
             block.open()
@@ -96,13 +96,7 @@ class LocalTeam:
         return as_tensors([block.call(name, *as_arrays(arguments)) for block in self.blocks])
 
     def run(self, units, exchanges):
-        """Passes on boundary values until all units are done; halfway, every block is loaded from its state."""
-        self._run(units[: len(units) // 2], exchanges)
-        for block in self.blocks if len(units) > 1 else ():
-            block.load(block.state())
-        self._run(units[len(units) // 2 :], exchanges)
-
-    def _run(self, units, exchanges):
+        """Passes on boundary values until all units are done."""
         everyone = range(len(self.blocks))
         sent = [self._listed(block.start(units), o) for o, block in enumerate(self.blocks)]
         for _ in range(exchanges * len(units)):
@@ -116,10 +110,8 @@ class LocalTeam:
 def use_local_team(monkeypatch, blocks=3):
     """Lets propagate and solve use a `LocalTeam`."""
 
-    @contextlib.contextmanager
-    def open_team(graph, *_):
-        opened = lggd.Graph.open(graph)
-        yield opened, LocalTeam(graph, split_rows(opened.csr.indptr.numpy(), blocks))
+    def run_on_team(work, graph, **_):
+        return work(LocalTeam(graph.stored.folder, split_rows(graph.csr.indptr.numpy(), blocks))), 0
 
     for module in (propagation, closed_form):
-        monkeypatch.setattr(module, "open_team", open_team)
+        monkeypatch.setattr(module, "run_on_team", run_on_team)

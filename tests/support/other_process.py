@@ -17,7 +17,7 @@ with locked_folder(sys.argv[1]):
 """
 CLAIM = """
 import sys
-from lggd.app.comparison.results import Claims
+from reproduction.jobs import Claims
 with Claims(sys.argv[1]).on(sys.argv[2], wait=True):
     print("claimed", flush=True)
     sys.stdin.readline()

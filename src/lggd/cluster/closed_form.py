@@ -14,20 +14,19 @@ from lggd.closed_form import KernelRidge
 from lggd.closed_form.mixture_kernel import ChosenKernel, MixtureKernel
 from lggd.closed_form.ridge import FeatureSystem, inducing_factor, inducing_features
 from lggd.closed_form.ridge_inputs import Moments, RidgeInputs, filters_of, principal_axes
-from lggd.closed_form.selection import choose
+from lggd.closed_form.selection import RidgeChoice, choose
 from lggd.closed_form.solution import RidgeSolution
 from lggd.closed_form.stored_inputs import StoredInputs, SummedMoments
-from lggd.cluster.block import BlockRows
 from lggd.cluster.propagation import (
     ClusterFeatures,
     FeatureStatistics,
     PropagationProgram,
     arranged,
-    open_team,
+    open_undirected,
     own_features,
     stored_features,
 )
-from lggd.cluster.team import Team
+from lggd.cluster.team import BlockRows, Team, run_on_team
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.inputs import NodeData
@@ -41,8 +40,7 @@ CHUNK = 2**14
 
 def solve(
     graph: Graph | str | Path, labels: Tensor | None = None, model: KernelRidge | None = None, *,
-    blocks: int | None = None, threads: int | None = None, checkpoint_every: int = 10,
-    checkpoints: str | Path | None = None, verify: bool = True,
+    blocks: int | None = None, threads: int | None = None, verify: bool = True,
 ) -> KernelRidge:  # fmt: skip
     """Fit `KernelRidge` on a cluster, equal up to rounding: kernels, ridge and temperature by leave-one-out.
 
@@ -59,14 +57,14 @@ def solve(
         The settings; a copy is fitted. Weighing edges (`agreement`), kernels of rows of the adjacency
         (`topology_kernels`) and `pseudo_labels` are not available: pass None, () and None. By default all others are
         as in `KernelRidge()`.
-    blocks, threads, checkpoint_every, checkpoints, verify
-        As in `lggd.cluster.evolve`; a step is one product with Â.
+    blocks, threads, verify
+        As in `lggd.cluster.evolve`.
 
     Returns
     -------
     KernelRidge
-        The fitted model. `metadata_["cluster"]` says how often blocks were lost (`losses`), and how many products with
-        Â were computed again (`repeated_steps`). Beyond its predictions, what is asked of it is computed on this
+        The fitted model. `metadata_["cluster"]` says how often it began anew because blocks were lost (`losses`).
+        Beyond its predictions, what is asked of it is computed on this
         machine, from the graph on disk.
 
     Examples
@@ -78,9 +76,11 @@ def solve(
     """
     model = KernelRidge(agreement=None, topology_kernels=()) if model is None else copy.copy(model)
     _check_model(model)
-    with open_team(graph, blocks, threads, checkpoint_every, checkpoints, verify) as (opened, team):
-        x, labels = stored_features(opened), _check_labels(opened, labels)
-        num_classes, seed = int(labels.max()) + 1, read_seed(model.seed)
+    opened = open_undirected(graph)
+    x, labels = stored_features(opened), _check_labels(opened, labels)
+    num_classes, seed = int(labels.max()) + 1, read_seed(model.seed)
+
+    def work(team: Team) -> tuple[RidgeChoice, Tensor, Tensor]:
         team.prepare(lambda block, group: (MomentsProgram, ()))
         generator = torch.Generator().manual_seed(seed)
         axes = principal_axes(SummedMoments(team.call, x.shape), max(model.widths), generator)
@@ -88,10 +88,11 @@ def solve(
         inputs = ClusterInputs(team, axes.shape[1], model.widths)
         choice, system = choose(model, inputs, labels, num_classes, seed)
         classes = labels[labels >= 0]
-        probabilities = system.probabilities(classes, num_classes, choice.ridge, choice.inverse_temperature)
-        statistics = {"losses": team.losses, "repeated_steps": team.repeated}
+        return choice, axes, system.probabilities(classes, num_classes, choice.ridge, choice.inverse_temperature)
+
+    (choice, axes, probabilities), losses = run_on_team(work, opened, blocks=blocks, threads=threads, verify=verify)
     model._start(NodeData.unpack({"num_nodes": torch.tensor(opened.num_nodes)}, opened), num_classes)
-    model.metadata_ = {"cluster": statistics}
+    model.metadata_ = {"cluster": {"losses": losses}}
     stored = StoredInputs(opened, x, model.widths, seed, {"x": axes})
     model.adopt(RidgeSolution(choice, stored, labels, num_classes, probabilities))
     return model

@@ -1,10 +1,10 @@
-"""The connection to a Ray cluster, and whether its nodes can work on a graph: the same lggd, the same files."""
+"""The connection to a Ray cluster, whether its nodes can work on a graph, and independent tasks on them."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,6 +21,9 @@ GREETING, SETTINGS, FRAME_TYPE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\
 # Ray prints errors of results that nobody asks for any more, as those after a lost node. It need not report its use.
 QUIET = {"RAY_IGNORE_UNHANDLED_ERRORS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 START = "Start one with `ray start --head`, check the address, or omit it to use this machine alone."
+
+# How often a task is done again when its worker is lost.
+RETRIES = 3
 
 
 def import_ray() -> Any:
@@ -168,3 +171,46 @@ def check_answer(facts: Mapping[str, Any], expected: Mapping[str, Any], folder: 
     if facts["manifest"] != expected["manifest"]:
         clause = f"that on {where} has another checksum"
         raise InputFileError(str(folder), "be the same graph on all nodes", but=clause, remedy=remedy)
+
+
+def run_tasks(function: Callable[..., Any], shared: Any, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """Calls `function(shared, number)` on the cluster for each number; yields numbers and results as they arrive.
+
+    A call that raises yields its exception. `shared` is sent to every node once.
+    """
+    ray = import_ray()
+    check_nodes(alive_nodes())
+    common, task = ray.put(shared), _remote(ray, function)
+    waiting = {task.remote(common, number): number for number in numbers}
+    try:
+        while waiting:
+            done, _ = ray.wait(list(waiting), num_returns=1)
+            yield waiting.pop(done[0]), _result(ray, done[0])
+    finally:
+        for reference in waiting:
+            ray.cancel(reference, force=True)
+
+
+def run_task(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a call on the cluster; what it raises is raised here."""
+    ray = import_ray()
+    result = _result(ray, _remote(ray, function).remote(*arguments))
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _remote(ray: Any, function: Callable[..., Any]) -> Any:
+    def call(*arguments: Any) -> Any:  # Ray takes functions only, no methods or partial ones
+        return function(*arguments)
+
+    return ray.remote(call).options(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")
+
+
+def _result(ray: Any, reference: Any) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        return error.cause if isinstance(error.cause, Exception) else error
+    except ray.exceptions.RayError as error:
+        return error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lggd._kernels import PaddedState, cpu
-from lggd.cluster.block import BlockRows, split_rows
-from lggd.cluster.connection import alive_nodes
-from lggd.cluster.team import Team
+from lggd.cluster.team import BlockRows, Team, open_graph, run_on_team
 from lggd.equation import Boundary, Potential, Sources, check_p, mask_of, read_potential
-from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.progress import Callback, Progress
 from lggd.results import Solution, Statistics, Status
 from lggd.solvers.adjoint import Stepper
 from lggd.solvers.cauchy import INITIAL_VALUE, CauchyProblem, read_start
-from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_times, choose_step, make_plan
+from lggd.solvers.scheme import RK4, FixedStep, Plan, Tableau, check_times, choose_step, make_plan
 from lggd.validation import check_instance, check_int, check_real
 
 Array = NDArray[Any]
@@ -77,12 +74,6 @@ class EvolutionProgram:
                 yield y
                 cpu.stage(self.field, y, terms, targets, factors)
 
-    def state(self) -> dict[str, Tensor]:
-        return {"f": self._state[: self.rows.owned]}
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        self._state[: self.rows.owned] = state["f"]
-
     def output(self) -> Tensor:
         """f of the own nodes, `[n, K]`."""
         return self._state[: self.rows.owned, : self._columns].clone()
@@ -98,43 +89,25 @@ class ClusterStatistics(Statistics):
         Number of blocks, over all column groups.
     halo : int
         Values of one column that travel between blocks in an evaluation.
-    losses, repeated_steps : int
-        How often blocks were lost, and how many steps were taken again.
+    losses : int
+        How often the computation began anew because blocks were lost.
     """
 
     blocks: int = 1
     halo: int = 0
     losses: int = 0
-    repeated_steps: int = 0
-
-
-def open_graph(graph: Graph | str | Path) -> tuple[Graph, Path]:
-    """A stored graph, and its folder. Its checksums are compared by the blocks, not here."""
-    opened = graph if isinstance(graph, Graph) else Graph.open(graph, verify=False)
-    if opened.stored is None:
-        remedy = "Write it to a folder with Graph.save, and pass the folder."
-        raise InputError("graph", "lie in a folder that all nodes can read", "a graph in memory", remedy)
-    return opened, opened.stored.folder.resolve()
-
-
-def make_bounds(graph: Graph, blocks: int | None, groups: int) -> list[int]:
-    """The rows of each block; by default there is a block for each node, or where there are groups, its share."""
-    if blocks is None:
-        blocks = max(1, len(alive_nodes()) // max(1, groups))
-    check_int("blocks", blocks, 1)
-    return split_rows(graph.csr.indptr.numpy(), min(blocks, max(1, graph.num_nodes)))
 
 
 def evolve(
     graph: Graph | str | Path, sources: Sources | None, *, start: Tensor | None = None,
     times: Sequence[float] = (1, 2, 3, 4, 5), p: float = 1, potential: Potential | None = None,
     scheme: FixedStep = RK4(), initial_value: float = INITIAL_VALUE, blocks: int | None = None, column_blocks: int = 1,
-    threads: int | None = None, checkpoint_every: int = 10, checkpoints: str | Path | None = None, verify: bool = True,
-    callback: Callback | None = None,
+    threads: int | None = None, verify: bool = True, callback: Callback | None = None,
 ) -> Solution:  # fmt: skip
     """`lggd.evolve` on a cluster, without gradients: the same bits, where columns are not split.
 
-    Call it within `lggd.cluster.connect`. Every node needs the graph at the same path.
+    Call it within `lggd.cluster.connect`. Every node needs the graph at the same path. When a node is lost, the
+    evolution begins anew on those that are left.
 
     Parameters
     ----------
@@ -148,14 +121,10 @@ def evolve(
         Number of groups that the K columns are split into. Each has its own blocks.
     threads : int, optional
         Threads of a block; None divides the CPUs of a node by its blocks.
-    checkpoint_every : int
-        Steps between two checkpoints: the most that are repeated when a node is lost.
-    checkpoints : path, optional
-        Folder on a disk that all nodes share, for checkpoints; None keeps them in the memory of this process.
     verify : bool
         Whether every block compares the checksums of the graph, which reads it once.
     callback : callable, optional
-        Called with a `Progress` of the stage "evolution" at each checkpoint.
+        Called with a `Progress` of the stage "evolution", from 0 again after a loss.
 
     Returns
     -------
@@ -172,7 +141,7 @@ def evolve(
     tensor([0.0000, 1.0000, 2.0000])
     """
     began = clock.perf_counter()
-    opened, folder = open_graph(graph)
+    opened = open_graph(graph)
     boundary = None if sources is None else Boundary.read(sources, opened.num_nodes)
     if start is None and boundary is not None:
         check_real("initial_value", initial_value, 0, closed="left", rule="be non-negative and finite")
@@ -184,34 +153,35 @@ def evolve(
     p, ends = check_p(p), check_times(times)
     tableau = check_instance("scheme", scheme, FixedStep, "a stepping scheme such as RK4()").tableau
     groups = _split(columns, check_int("column_blocks", column_blocks, 1))
-    bounds = make_bounds(opened, blocks, len(groups))
 
-    def program_of(block: int, group: int) -> tuple[type[Any], Sequence[Any]]:
-        rows, part = slice(bounds[block], bounds[block + 1]), slice(*groups[group])
-        begin: Tensor | float = float(initial_value) if initial is None else initial[rows, part]
-        own = None if rho is None else rho[rows] if rho.shape[1] == 1 else rho[rows, part]
-        nodes = None if boundary is None else [_inside(x, rows) for x in boundary.columns[part]]
-        count = part.stop - part.start
-        return EvolutionProgram, (p, tableau, begin, own, nodes, count, str(dtype).removeprefix("torch."))
+    def work(team: Team) -> tuple[Tensor, Plan, bool, dict[str, int]]:
+        def program_of(block: int, group: int) -> tuple[type[Any], Sequence[Any]]:
+            rows, part = slice(team.bounds[block], team.bounds[block + 1]), slice(*groups[group])
+            begin: Tensor | float = float(initial_value) if initial is None else initial[rows, part]
+            own = None if rho is None else rho[rows] if rho.shape[1] == 1 else rho[rows, part]
+            nodes = None if boundary is None else [_inside(x, rows) for x in boundary.columns[part]]
+            count = part.stop - part.start
+            return EvolutionProgram, (p, tableau, begin, own, nodes, count, str(dtype).removeprefix("torch."))
 
-    options: dict[str, Any] = {"checkpoint_every": checkpoint_every, "checkpoints": checkpoints, "verify": verify}
-    with Team(folder, bounds, groups=len(groups), threads=threads, **options) as team:
+        def report(steps: int) -> None:
+            if callback is not None:
+                callback(Progress("evolution", done + steps, plan.steps))
+
         team.prepare(program_of)
         size, may_overshoot = choose_step(scheme, p, max(team.call("cfl_bound")))
-        plan = make_plan(scheme, ends, size)
+        plan, done = make_plan(scheme, ends, size), 0
         value = torch.empty(len(ends), opened.num_nodes, columns, dtype=dtype)
-        done = 0
         for k, (count, step) in enumerate(zip(plan.counts, plan.sizes, strict=True)):
-            for first in range(0, count, checkpoint_every):
-                taken = min(checkpoint_every, count - first)
-                team.run([step] * taken, exchanges=len(tableau.weights))
-                done += taken
-                if callback is not None:
-                    callback(Progress("evolution", done, plan.steps))
+            team.run([step] * count, len(tableau.weights), report)
+            done += count
             for number, part in enumerate(team.call("output")):
                 group, block = divmod(number, team.per_group)
-                value[k, bounds[block] : bounds[block + 1], slice(*groups[group])] = part
-        facts = {"blocks": team.count, "halo": team.halo, "losses": team.losses, "repeated_steps": team.repeated}
+                value[k, team.bounds[block] : team.bounds[block + 1], slice(*groups[group])] = part
+        return value, plan, may_overshoot, {"blocks": team.count, "halo": team.halo}
+
+    (value, plan, may_overshoot, facts), losses = run_on_team(
+        work, opened, blocks=blocks, groups=len(groups), threads=threads, verify=verify
+    )
     if not bool(torch.isfinite(value).all()):
         raise FloatingPointError("The evolution diverged. Use step=None, which stays within the scheme's limit.")
 
@@ -220,6 +190,7 @@ def evolve(
         return problem.residual(problem.start)
 
     seconds = clock.perf_counter() - began
+    facts |= {"losses": losses}
     statistics = ClusterStatistics(
         type(scheme).__name__, seconds, plan.steps, plan.evaluations, max(plan.sizes), _residual=residual, **facts
     )

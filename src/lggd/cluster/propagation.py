@@ -6,20 +6,16 @@ Blocks compute the Chebyshev series of `closed_form.adjacency` by the products t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from lggd.closed_form.adjacency import NEGLIGIBLE, series_of, unit_or_zero
-from lggd.cluster.block import BlockRows
-from lggd.cluster.evolution import make_bounds, open_graph
-from lggd.cluster.team import Team
+from lggd.cluster.team import BlockRows, Team, open_graph, run_on_team
 from lggd.errors import InputError, InputTypeError
 from lggd.filters import Filter, Hops
 from lggd.graph import Graph
@@ -112,16 +108,6 @@ class PropagationProgram:
             near = torch.cat([degree[rows.first : rows.last], degree[torch.from_numpy(rows.halo)]])
             self._matrices[self_loops] = StreamedMatrix.normalized_adjacency(rows.csr, self_loops, near)
         return self._matrices[self_loops]
-
-    def state(self) -> dict[str, Tensor]:
-        owned = self.rows.owned
-        sums = {f"sum {key}": torch.stack(totals) for key, totals in self._sums.items()}
-        return {"previous": self._previous[:owned], "current": self._current[:owned], **sums}
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        self._previous, self._current = (self._with_halo(state[name]) for name in ("previous", "current"))
-        sums = {name.removeprefix("sum "): totals for name, totals in state.items() if name.startswith("sum ")}
-        self._sums = {key: list(totals) for key, totals in sums.items()}
 
     def _with_halo(self, own: Tensor) -> Tensor:
         x = torch.zeros(self.rows.size, own.shape[1])
@@ -240,25 +226,17 @@ def arranged(answers: Sequence[tuple[Tensor, Tensor]], count: int) -> Tensor:
     return rows.new_empty(count, rows.shape[1]).index_copy_(0, places, rows)
 
 
-@contextmanager
-def open_team(
-    graph: Graph | str | Path, blocks: int | None, threads: int | None, checkpoint_every: int,
-    checkpoints: str | Path | None, verify: bool,
-) -> Iterator[tuple[Graph, Team]]:  # fmt: skip
-    """A stored graph that is undirected, and a team on its rows."""
-    opened, folder = open_graph(graph)
+def open_undirected(graph: Graph | str | Path) -> Graph:
+    """A stored graph that is undirected."""
+    opened = open_graph(graph)
     if opened.is_directed:
         raise InputError("graph", "be undirected", "a directed one", "Build it again without directions.")
-    bounds = make_bounds(opened, blocks, 1)
-    options: dict[str, Any] = {"checkpoint_every": checkpoint_every, "checkpoints": checkpoints, "verify": verify}
-    with Team(folder, bounds, threads=threads, **options) as team:
-        yield opened, team
+    return opened
 
 
 def propagate(
     graph: Graph | str | Path, x: Tensor | None = None, filters: Sequence[Filter] = (Hops(2),), *,
-    blocks: int | None = None, threads: int | None = None, checkpoint_every: int = 10,
-    checkpoints: str | Path | None = None, verify: bool = True,
+    blocks: int | None = None, threads: int | None = None, verify: bool = True,
 ) -> list[Tensor]:  # fmt: skip
     """Node features averaged over neighbourhoods on a cluster: Âᵏx for `Hops(k)`, and series in Â for others.
 
@@ -271,8 +249,8 @@ def propagate(
     x : Tensor [N, D], optional
         Node features; None takes those of the stored graph.
     filters : sequence of Hops, HighPass, PPR or Heat
-    blocks, threads, checkpoint_every, checkpoints, verify
-        As in `lggd.cluster.evolve`; a step is one product with Â.
+    blocks, threads, verify
+        As in `lggd.cluster.evolve`.
 
     Returns
     -------
@@ -287,12 +265,16 @@ def propagate(
     """
     for filter in filters:
         check_instance("filters", filter, Filter, "filters such as Hops(2), HighPass() or PPR(0.1)")
-    with open_team(graph, blocks, threads, checkpoint_every, checkpoints, verify) as (opened, team):
-        given = _check_x(opened, x)
+    opened = open_undirected(graph)
+    given = _check_x(opened, x)
+
+    def work(team: Team) -> list[Tensor]:
         parts = [None if x is None else given[first:last] for first, last in pairwise(team.bounds)]
         team.prepare(lambda block, _: (PropagationProgram, (parts[block], None)))
         propagated = ClusterFeatures(team, "x", given.shape[1], filters)
         return [torch.cat(team.call("sums", *propagated.statistics.place[filter])) for filter in filters]
+
+    return run_on_team(work, opened, blocks=blocks, threads=threads, verify=verify)[0]
 
 
 def _check_x(graph: Graph, x: Tensor | None) -> Tensor:

@@ -1,4 +1,10 @@
-"""The driver of a computation on a cluster: blocks as Ray actors, checkpoints, and what happens when some are lost.
+"""A computation on a cluster: blocks of rows as Ray actors, and their driver. When some are lost, it begins anew.
+
+A block has some rows of a graph and a halo: the nodes outside that these rows read. It numbers its own nodes first and
+then those of its halo, both ascending. The neighbours of a row keep their order, so that it is summed as on one
+machine, to the same bits. What it computes is a program: its `run(units)` is a generator that yields a tensor
+`[owned + halo, C]` whenever it is about to read the values of the halo, which blocks exchange. Its other methods take
+and return tensors, which travel as arrays.
 
 The driver passes references to boundary values from block to block; the values travel between the nodes directly.
 Columns are split into groups that never exchange anything: every group has a block for each range of rows.
@@ -6,26 +12,199 @@ Columns are split into groups that never exchange anything: every group has a bl
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Sequence
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+import numba
 import numpy as np
+import torch
+from numba import njit, prange
+from numpy.typing import NDArray
+from torch import Tensor
 
-from lggd.cluster.block import Block, as_arrays, as_tensors
 from lggd.cluster.connection import ClusterNode, alive_nodes, check_nodes, import_ray
 from lggd.errors import InputError
+from lggd.graph import Graph
+from lggd.graph.csr import CSR
+from lggd.graph.stored_graph import StoredGraph
 from lggd.validation import check_int
 
+Array = NDArray[Any]
+
+# A row costs about as much as this many edges, beside its edges.
+ROW_COST = 4
 # Seconds until all blocks must have started, before they read their edges.
 START_SECONDS = 300.0
-# Losses in a row, without a checkpoint between them, after which a computation is given up.
+# Losses of blocks after which a computation is given up.
 MAX_LOSSES = 10
+# Units of work that are sent to the blocks at a time.
+INTERVAL = 10
 
 # Returns the class and the arguments of the program of block `b` in column group `g`.
 ProgramOf = Callable[[int, int], tuple[type[Any], Sequence[Any]]]
+Result = TypeVar("Result")
+
+
+def split_rows(indptr: Array, blocks: int) -> list[int]:
+    """The bounds of ranges of rows with about equally many edges, `blocks + 1` row numbers."""
+    nodes = len(indptr) - 1
+    total = int(indptr[-1]) + ROW_COST * nodes
+
+    def cost(row: int) -> int:
+        return int(indptr[row]) + ROW_COST * row
+
+    inner = [bisect_left(range(nodes), total * block // blocks, key=cost) for block in range(1, blocks)]
+    return [0, *inner, nodes]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockRows:
+    """The rows [first, last) of a graph in local numbers.
+
+    Attributes
+    ----------
+    csr : CSR
+        The rows of the own nodes; `indices` are local.
+    halo : NDArray[int64]
+        The numbers in the graph of the nodes outside that these rows read, ascending.
+    """
+
+    first: int
+    last: int
+    csr: CSR
+    halo: Array
+    stored: StoredGraph
+
+    @classmethod
+    def cut(cls, stored: StoredGraph, first: int, last: int) -> BlockRows:
+        """The rows [first, last) of a stored graph; reads their edges once."""
+        part = stored.csr.part(first, last)
+        columns = part.indices.numpy()
+        outside = np.zeros(stored.csr.num_nodes, np.bool_)
+        _mark(columns, first, last, outside)
+        halo = np.flatnonzero(outside)
+        position = np.empty(len(outside), np.int32)
+        position[halo] = np.arange(last - first, last - first + len(halo), dtype=np.int32)
+        position[first:last] = np.arange(last - first, dtype=np.int32)
+        local = np.empty(len(columns), np.int32)
+        _renumber(columns, position, local)
+        return cls(first, last, replace(part, indices=torch.from_numpy(local)), halo, stored)
+
+    @property
+    def owned(self) -> int:
+        return self.last - self.first
+
+    @cached_property
+    def size(self) -> int:
+        """Own nodes and those of the halo."""
+        return self.owned + len(self.halo)
+
+    def slices(self, bounds: list[int]) -> list[tuple[int, int]]:
+        """Which local numbers belong to the halo nodes of each block."""
+        cuts = np.searchsorted(self.halo, bounds) + self.owned
+        return [(int(a), int(b)) for a, b in pairwise(cuts)]
+
+
+@njit(parallel=True, cache=True)
+def _mark(columns, first, last, outside):  # type: ignore[no-untyped-def]  # pragma: no cover
+    for e in prange(columns.size):
+        j = columns[e]
+        if j < first or j >= last:
+            outside[j] = True
+
+
+@njit(parallel=True, cache=True)
+def _renumber(columns, position, local):  # type: ignore[no-untyped-def]  # pragma: no cover
+    for e in prange(columns.size):
+        local[e] = position[columns[e]]
+
+
+def as_arrays(value: Any) -> Any:
+    """Tensors as arrays, also in lists and tuples: Ray passes on arrays without copying them."""
+    if type(value) in (list, tuple):
+        return type(value)(map(as_arrays, value))
+    return value.numpy() if isinstance(value, Tensor) else value
+
+
+def as_tensors(value: Any) -> Any:
+    """Arrays as tensors of their own: those from Ray's object store cannot be written to."""
+    if type(value) in (list, tuple):
+        return type(value)(map(as_tensors, value))
+    return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
+
+
+class Block:
+    """The rows [bounds[number], bounds[number + 1]) of a stored graph. Ray runs it as an actor."""
+
+    def __init__(self, folder: str, bounds: Sequence[int], number: int, threads: int, verify: bool) -> None:
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+        torch.set_num_threads(threads)
+        self.bounds, self.number, self._graph = list(bounds), number, (folder, verify)
+        self._outgoing: list[Array] = []
+        self._program: Any = None
+        self._running: Iterator[Tensor] = iter(())
+        self._open: Tensor | None = None  # the tensor whose halo is filled next
+
+    def open(self) -> None:
+        """Reads its rows. Not done when it is created: Ray would not pass on what is wrong with the graph."""
+        folder, verify = self._graph
+        stored = StoredGraph.open(folder, verify=verify)
+        self.rows = BlockRows.cut(stored, self.bounds[self.number], self.bounds[self.number + 1])
+        self._halo = self.rows.slices(self.bounds)
+
+    def halo_sizes(self) -> list[int]:
+        """The number of nodes that it reads from each block."""
+        return [end - begin for begin, end in self._halo]
+
+    def wanted(self) -> list[Array]:
+        """The nodes that it reads from each block, by their numbers in the graph."""
+        return [self.rows.halo[a - self.rows.owned : b - self.rows.owned] for a, b in self._halo]
+
+    def serve(self, *wanted: Array) -> None:
+        """Notes which nodes the blocks that read from this one want, in the order of these blocks."""
+        self._outgoing = [nodes - self.rows.first for nodes in wanted]
+
+    def prepare(self, program: type[Any], arguments: tuple[Any, ...]) -> None:
+        """Starts a program: `program(rows, *arguments)`."""
+        self._program = program(self.rows, *as_tensors(arguments))
+        self._running, self._open = iter(()), None
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Calls a method of the program."""
+        return as_arrays(getattr(self._program, name)(*as_tensors(arguments)))
+
+    def start(self, units: Sequence[Any]) -> Any:
+        """Begins some units of work; returns the values that the other blocks need first."""
+        self._running = self._program.run(units)
+        return self._advance()
+
+    def resume(self, *values: Array) -> Any:
+        """Continues with the values of the halo, from each block that it reads from; returns those needed next."""
+        tensor, self._open = self._open, None
+        if tensor is None:
+            raise RuntimeError("A block was resumed that has not been started.")
+        filled, ranges = tensor.numpy(), [each for each in self._halo if each[0] < each[1]]
+        for (begin, end), received in zip(ranges, values, strict=True):
+            filled[begin:end] = received
+        return self._advance()
+
+    def _advance(self) -> Any:
+        self._open = next(self._running, None)
+        if self._open is None:
+            return () if len(self._outgoing) != 1 else None
+        values = self._open.numpy()
+        sent = [values[nodes] for nodes in self._outgoing]
+        return sent[0] if len(sent) == 1 else tuple(sent)
+
+    def ping(self) -> int:
+        """Answers with the number of the block."""
+        return self.number
 
 
 class Team:
@@ -41,84 +220,67 @@ class Team:
         Number of column groups.
     threads : int, optional
         Threads of a block; None divides the CPUs of a node by its blocks.
-    checkpoint_every : int
-        Units of work between two checkpoints.
-    checkpoints : path, optional
-        Folder on a disk that all nodes share, where blocks write their states; None keeps them in this process.
     verify : bool
         Whether blocks compare the checksums of the files of the graph.
-
-    Attributes
-    ----------
-    losses, repeated : int
-        How often blocks were lost, and how many units of work were done again.
     """
 
     def __init__(
-        self, folder: Path, bounds: Sequence[int], *, groups: int = 1, threads: int | None = None,
-        checkpoint_every: int = 10, checkpoints: str | Path | None = None, verify: bool = True,
-    ) -> None:  # fmt: skip
+        self, folder: Path, bounds: Sequence[int], *, groups: int = 1, threads: int | None = None, verify: bool = True
+    ) -> None:
         self.ray = import_ray()
-        check_int("column_blocks", groups, 1)
-        self.every = check_int("checkpoint_every", checkpoint_every, 1)
         self.folder, self.bounds, self.groups, self.verify = folder, list(bounds), groups, verify
         self.per_group = len(bounds) - 1
         self.count = self.per_group * groups
-        nodes = alive_nodes()
-        check_nodes(nodes, folder)
-        self.threads = _threads(nodes, self.count, threads)
-        self.losses = self.repeated = 0
-        self.actors: list[Any] = []
-        self._nodes = nodes
-        self._checkpoint: list[Any] | None = None
-        self._shared = None if checkpoints is None else Path(checkpoints)
-        self._folder: Path | None = None
-        self._written = 0
+        self.threads, self.actors, self.was_lost = threads, list[Any](), False
 
     def __enter__(self) -> Self:
         try:
-            if self._shared is not None:
-                self._shared.mkdir(parents=True, exist_ok=True)
-                self._folder = Path(tempfile.mkdtemp(dir=self._shared, prefix=".lggd-"))
-            self.actors = [self._create(k, self._nodes[k * len(self._nodes) // self.count]) for k in range(self.count)]
-            self._await_start(self.actors)
+            nodes = alive_nodes()
+            check_nodes(nodes, self.folder)
+            threads = _threads(nodes, self.count, self.threads)
+            self.actors = [self._create(k, nodes[k * len(nodes) // self.count], threads) for k in range(self.count)]
+            self._await_start(self.count * threads)
             self._introduce()
-        except BaseException:
-            self._end()
+        except BaseException as error:
+            self._end(error)
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._end()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._end(error)
 
-    def _end(self) -> None:
+    def _end(self, error: BaseException | None) -> None:
+        """Ends all blocks, and notes whether the error is that some were lost."""
+        of_ray, of_task = self.ray.exceptions.RayError, self.ray.exceptions.RayTaskError
+        self.was_lost = isinstance(error, of_ray) and (not isinstance(error, of_task) or self._misses_blocks())
         for actor in self.actors:
             self.ray.kill(actor)
-        self.actors, self._checkpoint = [], None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self.actors = []
+
+    def _misses_blocks(self) -> bool:
+        try:
+            self.ray.get([actor.ping.remote() for actor in self.actors])
+        except self.ray.exceptions.RayError:
+            return True
+        return False
 
     # -- blocks ---------------------------------------------------------------------------------------------------
 
-    def _create(self, number: int, node: ClusterNode, cpus: int | None = None) -> Any:
+    def _create(self, number: int, node: ClusterNode, threads: int) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        # At first a block claims its CPUs. One that replaces a lost one shares those of a node that is left.
-        actor = self.ray.remote(Block).options(
-            num_cpus=self.threads if cpus is None else cpus,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=True),
-            max_restarts=0,
-        )
-        return actor.remote(str(self.folder), self.bounds, number % self.per_group, self.threads, self.verify)
+        place = NodeAffinitySchedulingStrategy(node.id, soft=True)
+        actor = self.ray.remote(Block).options(num_cpus=threads, scheduling_strategy=place, max_restarts=0)
+        return actor.remote(str(self.folder), self.bounds, number % self.per_group, threads, self.verify)
 
-    def _await_start(self, actors: Sequence[Any]) -> None:
+    def _await_start(self, cpus: int) -> None:
         try:
-            self._get([actor.ping.remote() for actor in actors], START_SECONDS)
+            self._get([actor.ping.remote() for actor in self.actors], START_SECONDS)
         except self.ray.exceptions.GetTimeoutError as error:
             remedy = "Wait until other work has ended, or use fewer `blocks` or `threads`."
-            rule = f"have {self.count * self.threads} free CPUs"
-            raise InputError("the cluster", rule, self.ray.available_resources().get("CPU", 0), remedy) from error
-        self._get([actor.open.remote() for actor in actors])
+            free = self.ray.available_resources().get("CPU", 0)
+            raise InputError("the cluster", f"have {cpus} free CPUs", free, remedy) from error
+        self._get([actor.open.remote() for actor in self.actors])
 
     def _introduce(self) -> None:
         """Tells every block what the others need from it."""
@@ -149,49 +311,30 @@ class Team:
 
     def prepare(self, program_of: ProgramOf) -> None:
         """Starts a program on every block."""
-        self._program_of, self._checkpoint = program_of, None
-        self._get([self._prepare(k) for k in range(self.count)])
-
-    def _prepare(self, number: int) -> Any:
-        program, arguments = self._program_of(number % self.per_group, number // self.per_group)
-        return self.actors[number].prepare.remote(program, as_arrays(tuple(arguments)))
+        programs = [program_of(k % self.per_group, k // self.per_group) for k in range(self.count)]
+        pairs = zip(self.actors, programs, strict=True)
+        self._get([actor.prepare.remote(program, as_arrays(tuple(given))) for actor, (program, given) in pairs])
 
     def call(self, name: str, *arguments: Any) -> list[Any]:
-        """The results of a method of the program, by block. It may be called again: it must not change anything."""
-        results: list[Any] = []
+        """The results of a method of the program, by block."""
+        shared = [self.ray.put(as_arrays(argument)) for argument in arguments]
+        results: list[Any] = as_tensors(self._get([actor.call.remote(name, *shared) for actor in self.actors]))
+        return results
 
-        def ask() -> None:
-            shared = [self.ray.put(as_arrays(argument)) for argument in arguments]
-            results[:] = as_tensors(self._get([actor.call.remote(name, *shared) for actor in self.actors]))
-
-        for _ in range(MAX_LOSSES):
-            if self._guarded(ask):
-                return results
-        raise self._hopeless()
-
-    def run(self, units: Sequence[Any], exchanges: int) -> None:
+    def run(self, units: Sequence[Any], exchanges: int, callback: Callable[[int], None] | None = None) -> None:
         """Does units of work on all blocks, each of which exchanges halos `exchanges` times.
 
-        After `checkpoint_every` units and at the end, the state is kept. A block that is lost is replaced, and all
-        continue from the last state that was kept.
+        `callback` is called now and then with the number of units that are done.
         """
-        done = losses = 0
-        while done < len(units):
-            interval = list(units[done : done + self.every])
-            if self._guarded(self._attempt, interval, exchanges):
-                done, losses = done + len(interval), 0
-            else:
-                losses += 1
-                self.repeated += len(interval)
-                if losses >= MAX_LOSSES:
-                    raise self._hopeless()
-
-    def _attempt(self, interval: Sequence[Any], exchanges: int) -> None:
-        published = [self._started(k, interval) for k in range(self.count)]
-        total = exchanges * len(interval)
-        for exchange in range(total):
-            published = [self._resumed(k, published, exchange + 1 == total) for k in range(self.count)]
-        self._keep()
+        for done in range(0, len(units), INTERVAL):
+            interval = list(units[done : done + INTERVAL])
+            published = [self._started(k, interval) for k in range(self.count)]
+            total = exchanges * len(interval)
+            for exchange in range(1, total + 1):
+                published = [self._resumed(k, published, exchange == total) for k in range(self.count)]
+            self._get([reference for references in published for reference in references])
+            if callback is not None:
+                callback(done + len(interval))
 
     def _started(self, number: int, interval: Sequence[Any]) -> list[Any]:
         count = len(self.readers[number % self.per_group])
@@ -200,72 +343,42 @@ class Team:
     def _resumed(self, number: int, published: Sequence[Sequence[Any]], last: bool) -> list[Any]:
         group, block = divmod(number, self.per_group)
         values = [published[group * self.per_group + o][self.readers[o].index(block)] for o in self.writers[block]]
-        count = 0 if last else len(self.readers[block])
+        count = 1 if last else len(self.readers[block])  # at last an answer to wait for
         return _listed(self.actors[number].resume.options(num_returns=count).remote(*values))
 
-    # -- checkpoints and losses -----------------------------------------------------------------------------------
 
-    def _keep(self) -> None:
-        """Waits for all blocks, and keeps their states."""
-        if self._folder is None:
-            states = self._get([actor.state.remote() for actor in self.actors])
-            # Copies: the values themselves lie in the object store, which is for values on their way.
-            self._checkpoint = [{name: np.array(array) for name, array in state.items()} for state in states]
-            return
-        self._written += 1
-        new = self._folder / str(self._written)
-        new.mkdir()
-        paths = [str(new / f"{k}.npz") for k in range(self.count)]
-        self._get([actor.save.remote(path) for actor, path in zip(self.actors, paths, strict=True)])
-        self._checkpoint = list(paths)
-        shutil.rmtree(self._folder / str(self._written - 1), ignore_errors=True)
+def run_on_team(
+    work: Callable[[Team], Result], graph: Graph, *, blocks: int | None, groups: int = 1, threads: int | None = None,
+    verify: bool = True,
+) -> tuple[Result, int]:  # fmt: skip
+    """The result of `work(team)` on the rows of a stored graph, and how often it began anew since blocks were lost.
 
-    def _guarded(self, action: Callable[..., None], *arguments: Any) -> bool:
-        """Runs an action; after a loss, returns False with all blocks at the last checkpoint."""
+    By default there is a block for each node, or where there are groups, its share.
+    """
+    if graph.stored is None:
+        raise TypeError("The graph is not stored in a folder.")
+    for losses in range(MAX_LOSSES):
+        time.sleep(losses)  # the cluster notices a moment later that a node is lost
+        count = max(1, len(alive_nodes()) // groups) if blocks is None else check_int("blocks", blocks, 1)
+        bounds = split_rows(graph.csr.indptr.numpy(), min(count, max(1, graph.num_nodes)))
+        team = Team(graph.stored.folder.resolve(), bounds, groups=groups, threads=threads, verify=verify)
         try:
-            action(*arguments)
-            return True
-        except self.ray.exceptions.RayError as error:
-            if not self._lost() and isinstance(error, self.ray.exceptions.RayTaskError):
+            with team:
+                return work(team), losses
+        except team.ray.exceptions.RayError:
+            if not team.was_lost:
                 raise
-            self._recover()
-            return False
+    remedy = "Restart it, or use fewer nodes."
+    raise InputError("the cluster", "keep its nodes", f"{MAX_LOSSES} losses in a row", remedy)
 
-    def _lost(self) -> list[int]:
-        """The blocks that are gone."""
-        answers, gone = [actor.ping.remote() for actor in self.actors], []
-        for number, answer in enumerate(answers):
-            try:
-                self.ray.get(answer)
-            except self.ray.exceptions.RayError:
-                gone.append(number)
-        return gone
 
-    def _recover(self) -> None:
-        """Replaces lost blocks, on the nodes that have the fewest; all continue from the last checkpoint."""
-        for _ in range(MAX_LOSSES):
-            try:
-                lost, self.losses = self._lost(), self.losses + 1
-                nodes = alive_nodes()
-                check_nodes(nodes, self.folder)
-                for place, number in enumerate(lost):
-                    self.actors[number] = self._create(number, nodes[-1 - place % len(nodes)], cpus=0)
-                self._await_start([self.actors[number] for number in lost])
-                self._introduce()
-                if self._checkpoint is None:
-                    self._get([self._prepare(number) for number in range(self.count)])
-                else:
-                    self._get([self._prepare(number) for number in lost])
-                    kept = zip(self.actors, self._checkpoint, strict=True)
-                    self._get([actor.load.remote(state) for actor, state in kept])
-                return
-            except self.ray.exceptions.RayError:  # another one was lost meanwhile
-                continue
-        raise self._hopeless()
-
-    def _hopeless(self) -> InputError:
-        remedy = f"Restart it, or lower `checkpoint_every` below {self.every}."
-        return InputError("the cluster", "keep its nodes", f"{MAX_LOSSES} losses in a row", remedy)
+def open_graph(graph: Graph | str | Path) -> Graph:
+    """A stored graph. Its checksums are compared by the blocks, not here."""
+    opened = graph if isinstance(graph, Graph) else Graph.open(graph, verify=False)
+    if opened.stored is None:
+        remedy = "Write it to a folder with Graph.save, and pass the folder."
+        raise InputError("graph", "lie in a folder that all nodes can read", "a graph in memory", remedy)
+    return opened
 
 
 def _listed(references: Any) -> list[Any]:

@@ -21,7 +21,7 @@ FAST = ["label-propagation", "label-spreading"]
 
 
 def test_the_public_name_is_a_function_and_stays_one() -> None:
-    importlib.import_module("lggd.app.comparison.machine")
+    importlib.import_module("lggd.app.comparison.results")
     assert callable(lggd.compare)
 
 

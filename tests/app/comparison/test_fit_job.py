@@ -19,8 +19,8 @@ from lggd.app.comparison.fit_job import (
     evaluate,
     merge_bins,
     read_probabilities,
+    run_jobs,
 )
-from lggd.app.comparison.jobs import JobOptions, run_jobs
 from lggd.app.comparison.label_splits import draw_splits, visible_to_methods
 from lggd.app.comparison.results import Results
 from lggd.app.runs.methods import Method
@@ -36,8 +36,8 @@ def job(make: Any, data: Any = None, **more: Any) -> FitJob:
 
 
 def measured(planned: FitJob, folder: Path) -> dict[str, Any]:
-    (found,) = run_jobs([planned], JobOptions(Results(folder), 1)).lines
-    return found
+    lines, _ = run_jobs([planned], Results(folder))
+    return lines[0]
 
 
 def test_a_line_has_the_scores_on_test_nodes_and_all_that_identifies_it(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ import pytest
 from lggd._system.files import write_text
 from lggd.app.comparison.comparison import Comparison
 from lggd.app.comparison.report import render_comparison
-from lggd.app.comparison.statistics import PairedTest
-from lggd.app.comparison.summary import MethodSummary
+from lggd.app.comparison.summary import MethodSummary, PairedTest
 from lggd.app.report.frame import class_colour
 from lggd.errors import MissingPackageError
 from support import browser

@@ -1,4 +1,4 @@
-"""Results on disk: nothing is lost to two writers, a kill or an unfinished line; and claims end with their process."""
+"""Results on disk: nothing is lost to two writers, a kill or an unfinished line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lggd.app.comparison.results import CLAIMS, Claims, Results
+from lggd.app.comparison.results import Results
 from lggd.errors import DiskFullError, InputFileError
-from support.other_process import claimed_elsewhere
 from support.processes import Forked, start
 
 # Imports nothing heavy: the module is read from its file.
@@ -112,43 +111,3 @@ def test_a_killed_writer_loses_nothing_that_it_said_was_written(tmp_path: Path) 
     assert len(kept) <= len(said) + 1
     results.append("many", {"number": "after"})
     assert json.loads(results.path("many").read_bytes().rstrip().split(b"\n")[-1]) == {"number": "after"}
-
-
-def test_a_claim_held_by_another_process_is_not_granted(tmp_path: Path) -> None:
-    claims = Claims(tmp_path)
-    with claimed_elsewhere(tmp_path, "a") as other:
-        with claims.on("a") as mine, claims.on("b") as also_mine:
-            assert (mine, also_mine) == (False, True)
-        other.communicate("enough\n")
-        assert other.returncode == 0
-        with claims.on("a") as mine:
-            assert mine
-    assert all(path.stat().st_size == 0 for path in (tmp_path / CLAIMS).iterdir())
-
-
-def test_claims_end_with_their_process(tmp_path: Path) -> None:
-    claims = Claims(tmp_path)
-    with claimed_elsewhere(tmp_path, "a") as other:
-        other.send_signal(signal.SIGKILL)
-        other.wait()
-        with claims.on("a") as mine:
-            assert mine
-
-
-def test_claims_can_be_waited_for(tmp_path: Path) -> None:
-    claims = Claims(tmp_path)
-    with claimed_elsewhere(tmp_path, "a") as other:
-        assert other.stdin is not None
-        other.stdin.write("enough\n")
-        other.stdin.flush()
-        with claims.on("a", wait=True) as mine:
-            assert mine
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_claims_are_released_on_any_error(tmp_path: Path, error: type[BaseException]) -> None:
-    claims = Claims(tmp_path)
-    with pytest.raises(error), claims.on("a"):
-        raise error
-    with claimed_elsewhere(tmp_path, "a"), claims.on("a") as mine:
-        assert not mine

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lggd.app.comparison.statistics import holm, holm_corrected, paired_differences, paired_test, wilcoxon_p
+from lggd.app.comparison.summary import holm, holm_corrected, paired_differences, paired_test, wilcoxon_p
 
 
 def test_wilcoxon_known_value() -> None:

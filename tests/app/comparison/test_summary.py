@@ -7,8 +7,18 @@ import random
 import pytest
 
 from lggd.app.comparison.fit_job import ERROR
-from lggd.app.comparison.statistics import holm, wilcoxon_p
-from lggd.app.comparison.summary import BEST, UNCLEAR, WORSE, fewest_splits, fit_time, recommend, recommended, summarize
+from lggd.app.comparison.summary import (
+    BEST,
+    UNCLEAR,
+    WORSE,
+    fewest_splits,
+    fit_time,
+    holm,
+    recommend,
+    recommended,
+    summarize,
+    wilcoxon_p,
+)
 from support.comparison_models import line, lines
 
 TEN = [80.0 + k for k in range(10)]

@@ -103,7 +103,7 @@ def test_nobody_there() -> None:
 
 def test_the_page_in_a_cell(client) -> None:
     html = client.show(height=500)._repr_html_()
-    assert html.startswith(f'<iframe src="{client.url}/?token=')
+    assert f'src="{client.url}/?token=' in html
     assert 'height="500"' in html
     assert TOKEN not in html  # quoted
 

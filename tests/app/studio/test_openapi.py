@@ -15,7 +15,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 
 from lggd.app.studio.app import build_app
-from lggd.app.studio.security import Access, Limits
+from lggd.app.studio.security import Access
 from lggd.app.studio.session import Session
 from support.studio_cases import small_studio
 
@@ -33,7 +33,7 @@ UNENDING = ("/api/events",)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory):
-    access = Access(port=0, limits=Limits(reads=1e9, writes=1e9))
+    access = Access(port=0)
     with small_studio(tmp_path_factory.mktemp("studio"), access=access) as running:
         yield running
     print(json.dumps({"requests": len(ANSWERED), "server errors": sum(code >= 500 for code in ANSWERED)}))  # noqa: T201

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lggd.app.studio.events import EventStreams
-from lggd.app.studio.security import Access, Limits, RefusedError
+from lggd.app.studio.app import EventStreams
+from lggd.app.studio.security import Access, RefusedError
 from lggd.errors import InputError
 from support.studio_cases import small_studio
 
@@ -130,9 +130,9 @@ def test_browsers_run_only_files_of_the_service(open_one) -> None:
         assert "unsafe" not in policy
 
 
-def test_large_requests_are_refused(tmp_path: Path) -> None:
-    access = Access(port=0, limits=Limits(body=1000))
-    with small_studio(tmp_path, access=access, settled=False) as server:
+def test_large_requests_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lggd.app.studio.security.MAX_BODY", 1000)
+    with small_studio(tmp_path, settled=False) as server:
         answer = httpx.post(f"{server.url}api/upload", content=b"x" * 1001, headers={"content-type": "text/csv"})
         assert answer.status_code == 413
 
@@ -146,25 +146,20 @@ def test_large_requests_are_refused(tmp_path: Path) -> None:
         assert answer.status_code in (400, 413)
 
 
-def test_too_many_requests_are_refused(tmp_path: Path) -> None:
-    access = Access(port=0, limits=Limits(reads=5, writes=2))
-    with small_studio(tmp_path, access=access, settled=False) as server, httpx.Client(base_url=server.url) as http:
-        assert 429 in {http.get("/api/health").status_code for _ in range(30)}
-        assert 429 in {http.post("/api/undo").status_code for _ in range(10)}
-
-
-def test_streams_are_limited(tmp_path: Path) -> None:
-    access = Access(port=0, limits=Limits(streams=1))
-    with small_studio(tmp_path, access=access, settled=False) as server:
+def test_streams_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lggd.app.studio.app.MAX_STREAMS", 1)
+    with small_studio(tmp_path, settled=False) as server:
         address = f"{server.url}api/events"
         with httpx.stream("GET", address) as first:
             assert first.status_code == 200
             assert httpx.get(address).status_code == 429
 
 
-def test_pages_that_never_listened_do_not_count(open_one) -> None:
+def test_pages_that_never_listened_do_not_count(open_one, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lggd.app.studio.app.MAX_STREAMS", 1)
+
     async def visits() -> None:
-        streams = EventStreams(open_one.session, max_streams=1)
+        streams = EventStreams(open_one.session)
         for _ in range(3):
             streams.open()  # it left before its first event
         page = streams.open()

@@ -54,8 +54,7 @@ def test_known_classes_are_numbered_as_in_the_store(tmp_path: Path) -> None:
 
 def test_settings_are_chosen_again_when_labels_have_grown(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
-        model, heard = session.snapshot.model, []
-        session.subscribe(lambda kind, values: heard.append((kind, values.get("choosing"))))
+        model = session.snapshot.model
         outcome = session.submit(LabelStore.set_labels, edits(n13="green"), "ada").result()
         assert not outcome.snapshot.choosing
         outcome = session.submit(LabelStore.set_labels, edits(n14="blue", n15="red"), "ada").result()
@@ -63,7 +62,7 @@ def test_settings_are_chosen_again_when_labels_have_grown(tmp_path: Path) -> Non
         assert outcome.snapshot.model.kernels_ == model.kernels_
         settle(session)
         assert (session._chosen_for >= 0).sum() == session.snapshot.num_labels
-        wait_for(lambda: ("labels", False) in heard[1:])
+        wait_for(lambda: session.events["labels"]["choosing"] is False)
         fresh = KernelRidge()
         data = session.graph.data.clone()
         data.y = session.snapshot.compact()
@@ -160,21 +159,6 @@ def test_a_solve_that_fails_keeps_the_label(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.undo()
         wait_for(lambda: session.snapshot.model is not None)
         assert session.snapshot.labels[13] == 1
-
-
-def test_a_listener_that_fails_does_not_end_the_writer(tmp_path: Path) -> None:
-    with small_session(tmp_path) as session:
-
-        def fail(kind: str, _: object) -> None:
-            if kind == "labels":
-                raise RuntimeError("no connection")
-
-        unsubscribe = session.subscribe(fail)
-        with pytest.raises(RuntimeError, match="no connection"):
-            session.submit(LabelStore.set_labels, edits(n13="green"), "ada").result(30)
-        unsubscribe()
-        after = session.submit(LabelStore.set_labels, edits(n14="green"), "ada").result(30).snapshot
-        assert after.labels[13:15].tolist() == [1, 1]
 
 
 def test_the_curve_has_a_point_for_every_state_that_lasts(tmp_path: Path) -> None:

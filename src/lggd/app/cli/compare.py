@@ -65,9 +65,8 @@ def compare_command(
 
     Writes to DIR: comparison.html (open it in a browser), comparison.csv, and
     comparison.jsonl with one line per fit. Lines that exist are not measured
-    again: after an interruption, run the same command again. Several processes
-    that run the same command share the work, or use --jobs. A method that fails
-    does not stop the others: its line says why.
+    again: after an interruption, run the same command again. A method that
+    fails does not stop the others: its line says why.
 
     Example, which needs no files:
 

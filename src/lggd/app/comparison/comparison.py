@@ -16,8 +16,7 @@ import torch
 
 from lggd.app.comparison import CURVE_SPLITS, SHARES, SPLITS, label_splits, summary
 from lggd.app.comparison.candidates import read_candidates
-from lggd.app.comparison.fit_job import ERROR, FitJob, describe_error
-from lggd.app.comparison.jobs import JobOptions, run_jobs, run_jobs_in_processes, run_jobs_on_cluster
+from lggd.app.comparison.fit_job import ERROR, FitJob, describe_error, run_jobs
 from lggd.app.comparison.results import Line, Results
 from lggd.app.comparison.summary import MethodSummary
 from lggd.app.runs.methods import Method
@@ -176,8 +175,8 @@ def compare(
     curve : bool, default=True
         Also fit with a quarter and half of the labels of three splits, for learning curves.
     folder : str or Path, optional
-        Where every measurement is kept as a line of JSON. The same call continues after an interruption, and several
-        processes with the same folder share the work. None keeps nothing.
+        Where every measurement is kept as a line of JSON. The same call continues after an interruption.
+        None keeps nothing.
     jobs : int, default=1
         Number of processes to start.
     seed : int, default=0
@@ -216,23 +215,18 @@ def compare(
     reasons = {each.name: each.reason_to_skip(getattr(data, "x", None) is not None) for each in candidates}
     skipped = {name: reason for name, reason in reasons.items() if reason is not None}
     taking_part = [each for each in candidates if each.name not in skipped]
-    planned = _plan(taking_part, data, datas, labels, trials, SHARES if curve else ())
-    with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as kept:
-        options = JobOptions(Results(kept), splits, str(data.y.device), seed)
-        if cluster is not None:
-            with connect(cluster):
-                results = run_jobs_on_cluster(planned, options, callback)
-        elif jobs > 1:
-            results = run_jobs_in_processes(planned, options, jobs, callback)
-        else:
-            results = run_jobs(planned, options, callback=callback)
+    planned = _plan(taking_part, data, datas, labels, trials, SHARES if curve else (), seed)
+    connected = nullcontext() if cluster is None else connect(cluster)
+    with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as kept, connected:
+        lines, failures = run_jobs(
+            planned, Results(kept), processes=jobs, on_cluster=cluster is not None, callback=callback
+        )
     facts = {
         "nodes": int(data.num_nodes), "edges": int(data.edge_index.shape[1]) // 2, "classes": int(data.y.max()) + 1,
         "training labels": int(datas[0].train_mask.sum()), "test nodes": int(datas[0].test_mask.sum()),
     }  # fmt: skip
-    lines = results.lines
-    # Errors of a method are lines; those that no line could be written for are of the disk or of a cluster.
-    failed = {planned[number].method.name: describe_error(error) for number, error in results.failures.items()}
+    # Errors of a method are lines; those without a line are of a cluster.
+    failed = {planned[number].method.name: describe_error(error) for number, error in failures.items()}
     failed |= {line["method"]: line[ERROR] for line in reversed(lines) if ERROR in line}
     comparison = Comparison(lines, splits, labels, failed, skipped, time.perf_counter() - start, facts)
     measured = {each.name for each in comparison.methods}
@@ -252,17 +246,18 @@ def _check_data(data: Data) -> Any:
 
 
 def _plan(
-    methods: Sequence[Method], data: Data, datas: Sequence[Any], labels: Any, trials: int, shares: Sequence[float]
-) -> list[FitJob]:
+    methods: Sequence[Method], data: Data, datas: Sequence[Any], labels: Any, trials: int, shares: Sequence[float],
+    seed: int,
+) -> list[FitJob]:  # fmt: skip
     """Returns all jobs, split by split, so that methods can be compared early; the learning curve is last."""
     problem = label_splits.problem_fingerprint(data)
     planned = [
-        FitJob(method, own, problem, labels, split, trials=trials)
+        FitJob(method, own, problem, labels, split, trials=trials, seed=seed)
         for split, own in enumerate(datas)
         for method in methods
     ]
     for share in label_splits.curve_shares(datas[0], shares):
         for split, own in enumerate(datas[:CURVE_SPLITS]):
             fewer = label_splits.with_fewer_labels(own, share, split)
-            planned += [FitJob(each, fewer, problem, labels, split, share, trials) for each in methods]
+            planned += [FitJob(each, fewer, problem, labels, split, share, trials, seed) for each in methods]
     return planned

@@ -1,6 +1,6 @@
-"""The job of a comparison: fits one method to one split with a share of its labels, and measures it.
+"""The jobs of a comparison: each fits one method to one split with a share of its labels, and measures it.
 
-A line of results has accuracy, F1, calibration and time.
+A line of results has accuracy, F1, calibration and time. Jobs run in this process, in others, or on a cluster.
 """
 
 from __future__ import annotations
@@ -13,34 +13,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from lggd._system.memory import release_memory
 from lggd.app.comparison.candidates import describe_model
-from lggd.app.comparison.jobs import Job, JobOptions
 from lggd.app.comparison.label_splits import visible_to_methods
-from lggd.app.comparison.machine import run_metadata
-from lggd.app.comparison.results import Line
+from lggd.app.comparison.results import Line, Results, run_metadata
 from lggd.app.runs.methods import Method, installed_versions
+from lggd.cluster.connection import run_tasks
 from lggd.datasets.by_name import split_fingerprint
 from lggd.errors import InputError
-from lggd.progress import Callback
+from lggd.progress import Callback, Progress
 from lggd.validation import check_finite
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 EXPERIMENT = "comparison"
+LOCK = ".comparison.lock"  # held while jobs run
 ERROR = "error"  # the key of a line that says why there is no measurement
 BINS = 10  # of equal width, for the probability of the predicted class
 PROBABILITY_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class FitJob(Job):
+class FitJob:
     """A method on a split. `problem` is the fingerprint of the graph, `data` has the masks of the split.
 
-    A method that fails yields a line with the reason; the next run tries it again.
+    The model has the seed `seed + split`.
     """
 
     method: Method
@@ -50,58 +51,49 @@ class FitJob(Job):
     split: int
     share: float = 1.0
     trials: int = 0
-    experiment: str = EXPERIMENT
+    seed: int = 0
 
     IDENTITY: ClassVar = (
         "problem", "method", "settings", "version", "labels", "split", "split_hash", "share", "trials", "seed",
         "device",
     )  # fmt: skip
-    CELL: ClassVar = IDENTITY
 
     @property
     def title(self) -> str:
         share = "" if self.share == 1 else f", {self.share:.0%} of the labels"
         return f"{self.method.title}, split {self.split}{share}"
 
-    @property
-    def group(self) -> str:
-        amount = f"{self.labels!r}/{self.share:g}/{self.trials}"
-        return f"{self.problem}/{self.method.name}/{amount}/{self.split}"
-
-    def identities(self, options: JobOptions) -> list[Line]:
+    def identity(self) -> Line:
+        """The part of its line that is known before: `IDENTITY` and numbers of labels."""
         try:
-            settings = describe_model(self.method.model(options.seed + self.split))
-        except Exception as error:  # of a plug-in, which must not stop the others; the job reports it
-            settings = f"{type(error).__name__}: {error}"
-        return [
-            {
-                "problem": self.problem, "method": self.method.name, "title": self.method.title,
-                "settings": settings, "version": installed_versions()["lggd"],
-                "labels": self.labels, "split": self.split, "split_hash": split_fingerprint(self.data),
-                "share": self.share, "trials": self.trials,
-                "seed": options.seed, "device": options.device, "train": int(self.data.train_mask.sum()),
-                "validation": int(self.data.val_mask.sum()), "test": int(self.data.test_mask.sum()),
-            }
-        ]  # fmt: skip
+            settings = describe_model(self.method.model(self.seed + self.split))
+        except Exception as error:  # of a plug-in, which must not stop the others; its line reports it
+            settings = describe_error(error)
+        return {
+            "problem": self.problem, "method": self.method.name, "title": self.method.title,
+            "settings": settings, "version": installed_versions()["lggd"],
+            "labels": self.labels, "split": self.split, "split_hash": split_fingerprint(self.data),
+            "share": self.share, "trials": self.trials, "seed": self.seed, "device": str(self.data.y.device),
+            "train": int(self.data.train_mask.sum()), "validation": int(self.data.val_mask.sum()),
+            "test": int(self.data.test_mask.sum()),
+        }  # fmt: skip
 
-    def is_final(self, line: Line) -> bool:
-        return ERROR not in line  # the caller may have mended the method since
-
-    def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
+    def line(self) -> Line:
+        """Its line of results; of a method that fails one with the reason, and the next run tries it again."""
         start = time.perf_counter()
         try:
-            measured = self._measure(options)
+            measured = self._measure()
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             seconds = time.perf_counter() - start
             measured = {"seconds": seconds, ERROR: describe_error(error), "where": f"{last.filename}:{last.lineno}"}
         if ERROR in measured:
             release_memory()  # after the except clause, so that the traceback keeps no tensors alive
-        yield missing[0] | measured | run_metadata(options.device, measured["seconds"])
+        return self.identity() | measured | run_metadata(str(self.data.y.device), measured["seconds"])
 
-    def _measure(self, options: JobOptions) -> Line:
+    def _measure(self) -> Line:
         """Fits the method to what it may see, and compares its predictions with the rest."""
-        seen, seed = visible_to_methods(self.data), options.seed + self.split
+        seen, seed = visible_to_methods(self.data), self.seed + self.split
         model = self.method.model(seed)
         line: Line = {}
         if self.trials:
@@ -117,6 +109,74 @@ class FitJob(Job):
         line |= {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu_start}
         probabilities = read_probabilities(self.method.name, predicted, self.data)
         return evaluate(probabilities, self.data.y, self.data.test_mask) | line
+
+
+def run_jobs(
+    jobs: Sequence[FitJob],
+    results: Results,
+    *,
+    processes: int = 1,
+    on_cluster: bool = False,
+    callback: Callback | None = None,
+) -> tuple[list[Line], dict[int, Exception]]:
+    """Returns the lines of all jobs in their order, and the errors of those that have none, by number of the job.
+
+    Lines that exist are not measured again. This process appends the others as they arrive, so that an interruption
+    loses nothing; another one with the same folder waits until it is done, and finds them. `on_cluster` is the cluster
+    that `lggd.cluster.connect` has connected to: each job runs on one CPU of any node.
+    """
+    results.prepare()
+    lines: dict[int, Line] = {}
+    failures: dict[int, Exception] = {}
+    with FileLock(results.folder / LOCK):
+        known = {_key(line): line for line in results.lines(EXPERIMENT)[0] if ERROR not in line}
+        for number, job in enumerate(jobs):
+            if (line := known.get(_key(job.identity()))) is not None:
+                lines[number] = line
+        missing = [number for number in range(len(jobs)) if number not in lines]
+
+        def report(done: int) -> None:
+            if callback is not None and done < len(missing):
+                callback(Progress(jobs[missing[done]].title, len(jobs) - len(missing) + done, len(jobs)))
+
+        report(0)
+        for done, (number, measured) in enumerate(_measured(jobs, missing, processes, on_cluster), 1):
+            if isinstance(measured, Exception):
+                failures[number] = measured
+            else:
+                results.append(EXPERIMENT, measured)
+                lines[number] = measured
+            report(done)
+    return [lines[number] for number in sorted(lines)], failures
+
+
+def _measured(
+    jobs: Sequence[FitJob], numbers: Sequence[int], processes: int, on_cluster: bool
+) -> Iterator[tuple[int, Line | Exception]]:
+    """Yields the number of each job and its line, or why there is none, as they arrive."""
+    if on_cluster:
+        yield from run_tasks(_line_of, list(jobs), numbers)
+    elif processes == 1:
+        yield from ((number, jobs[number].line()) for number in numbers)
+    else:
+        from joblib import Parallel, delayed, parallel_config
+
+        threads = max(1, torch.get_num_threads() // processes)
+        with parallel_config("loky", inner_max_num_threads=threads):
+            work = Parallel(n_jobs=processes, return_as="generator_unordered")
+            yield from work(delayed(_numbered_line)(jobs[number], number) for number in numbers)
+
+
+def _line_of(jobs: Sequence[FitJob], number: int) -> Line:
+    return jobs[number].line()
+
+
+def _numbered_line(job: FitJob, number: int) -> tuple[int, Line]:
+    return number, job.line()
+
+
+def _key(line: Line) -> tuple[Any, ...]:
+    return tuple(line.get(name) for name in FitJob.IDENTITY)
 
 
 def describe_error(error: Exception) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from lggd._system.files import write_text
 from lggd.app.comparison.label_splits import describe_labels
-from lggd.app.comparison.machine import machine
+from lggd.app.comparison.results import machine
 from lggd.app.comparison.summary import COLUMNS, MethodSummary
 from lggd.app.report.charts import Line, Strip, legend, line_chart, strips
 from lggd.app.report.frame import class_colour, class_name, columns, notes_section, render_page, row, section, table

@@ -1,24 +1,29 @@
-"""Results on disk, one line of JSON each, never overwritten; and claims on work by the processes that share them."""
+"""Results on disk, one line of JSON each, never overwritten; and the machine and versions that a line names."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
+import platform
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+import torch
+from filelock import FileLock
 
 from lggd._system.files import write_errors
+from lggd.app.runs.methods import installed_versions
+from lggd.app.runs.run import now
 from lggd.errors import InputError, InputFileError
 
-CLAIMS, LOCK = ".claims", ".lock"
+LOCK = ".lock"
+CPU_INFO = Path("/proc/cpuinfo")
 Line = dict[str, Any]
 
 
@@ -76,24 +81,21 @@ class Results:
         return complete, incomplete
 
 
-class Claims:
-    """Claims on units of work by name, as locks of files in a folder. They end with the process."""
+def run_metadata(device: str, seconds: float) -> dict[str, Any]:
+    """The last part of a line of results: duration, machine, versions and time."""
+    versions = installed_versions()
+    with suppress(PackageNotFoundError):
+        versions["triton"] = version("triton")
+    return {"seconds": seconds, "device": device, "machine": machine(device), "versions": versions, "when": now()}
 
-    def __init__(self, folder: Path | str) -> None:
-        self._folder = Path(folder) / CLAIMS
-        with write_errors(self._folder):
-            self._folder.mkdir(exist_ok=True)
 
-    @contextmanager
-    def on(self, name: str, wait: bool = False) -> Iterator[bool]:
-        """Yields whether this process has the claim while the block runs; with `wait`, waits until it has."""
-        lock = FileLock(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock")
-        try:
-            lock.acquire(blocking=wait)
-        except Timeout:  # another process has it
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            lock.release()
+def machine(device: str) -> dict[str, str | int]:
+    """Returns the CPU and the number of usable cores; for CUDA also the GPU and the precision of matrix products."""
+    info = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
+    models = [line.partition(":")[2].strip() for line in info if line.startswith("model name")]
+    cpu = models[0] if models else platform.processor() or platform.machine()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not device.startswith("cuda"):
+        return {"cpu": cpu, "cores": cores}
+    products = {"highest": "float32", "high": "TF32"}.get(torch.get_float32_matmul_precision(), "bfloat16")
+    return {"cpu": cpu, "cores": cores, "gpu": torch.cuda.get_device_name(device), "products": products}

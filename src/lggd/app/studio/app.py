@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -20,16 +20,17 @@ from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from lggd.app.studio import responses, schemas
-from lggd.app.studio.events import EventStreams
-from lggd.app.studio.schemas import error_responses
+from lggd.app.studio import responses
+from lggd.app.studio.responses import error_responses
 from lggd.app.studio.security import COOKIE, LOGIN, Access, Guard, RefusedError, error_response
-from lggd.app.studio.session import Outcome, Session
+from lggd.app.studio.session import Event, Outcome, Session
 from lggd.app.studio.snapshot import Snapshot, Suggestion, SuspiciousLabel
 from lggd.app.studio.store import LabelEdit, LabelStore, StaleEditError
 from lggd.errors import DiskFullError, InputError
 
-MAX_COUNT = 50
+MAX_COUNT, MAX_STREAMS = 50, 200
+# Seconds between two looks for events, and after which a comment keeps a connection open and shows one that is closed.
+PAUSE, HEARTBEAT = 0.05, 15.0
 # For each content that can be exported: its writer, media type and ending.
 EXPORTS: dict[str, tuple[Callable[[Snapshot], str | bytes], str, str]] = {
     "labels": (responses.labels_table, "text/csv", "csv"),
@@ -53,26 +54,49 @@ NodePath = Annotated[str, Path(min_length=1, max_length=500, description="The id
 
 def build_app(session: Session, access: Access) -> FastAPI:
     """The service for a session, for any ASGI server. Its end closes neither the session nor the store."""
-    streams = EventStreams(session, access.limits.streams)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        streams.start()
-        yield
-        streams.stop()
-
     app = FastAPI(
-        title="lggd studio", description=ABOUT, version=__version__, lifespan=lifespan,
+        title="lggd studio", description=ABOUT, version=__version__,
         openapi_url="/api/openapi.json", docs_url=None, redoc_url=None,  # these would load scripts from elsewhere
         redirect_slashes=False, responses=error_responses(400, 401, 403, 422, 429, 507),
     )  # fmt: skip
-    app.state.streams = streams
+    app.state.streams = streams = EventStreams(session)
     _add_errors(app, session)
     _add_pages(app, access)
     _add_reading(app, session, streams)
     _add_writing(app, session)
     app.add_middleware(Guard, access=access)
     return app
+
+
+class EventStreams:
+    """The open streams of server-sent events. Each tells the newest event of each kind, at first the present state."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._open, self.ended = session, 0, False
+
+    def open(self) -> AsyncGenerator[str, None]:
+        if self._open >= MAX_STREAMS:
+            raise RefusedError(429, "Too many pages are open.")
+        return self._events()
+
+    async def _events(self) -> AsyncGenerator[str, None]:
+        self._open += 1  # not in `open`: a page that has gone before its first event must not count
+        try:
+            yield "retry: 1000\n\n"
+            events, quiet = self._session.events, 0.0
+            told: dict[str, Event] = {**events, "labels": {}}
+            while not self.ended:
+                for kind, values in list(events.items()):
+                    if values is not told[kind]:
+                        told[kind], quiet = values, 0.0
+                        yield f"event: {kind}\nid: {values['revision']}\ndata: {json.dumps(values)}\n\n"
+                if quiet > HEARTBEAT:
+                    quiet = 0.0
+                    yield ": still here\n\n"
+                await asyncio.sleep(PAUSE)
+                quiet += PAUSE
+        finally:
+            self._open -= 1
 
 
 # -- errors -------------------------------------------------------------------------------------------------------
@@ -163,16 +187,16 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
         return responses.graph_response(session, classes, instance).model_dump_json().encode()
 
     @app.get("/api/health")
-    async def health() -> schemas.Health:
+    async def health() -> responses.Health:
         """Whether the service runs."""
-        return schemas.Health(status="ok", version=__version__, instance=instance)
+        return responses.Health(status="ok", version=__version__, instance=instance)
 
-    @app.get("/api/graph", response_model=schemas.GraphResponse)
+    @app.get("/api/graph", response_model=responses.GraphResponse)
     def the_graph() -> Response:
         """The graph, its places on the map, and the classes."""
         return _json(graph(session.snapshot.classes))
 
-    @app.get("/api/predictions", response_model=schemas.PredictionsResponse)
+    @app.get("/api/predictions", response_model=responses.PredictionsResponse)
     def predictions() -> Response:
         """Labels and predictions of all nodes, as numbers in the order of the graph."""
         return _json(responses.predictions_response(session.snapshot))
@@ -185,7 +209,7 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
         return [session.graph.ids[k] for k in responses.find_nodes(session, query, count)]
 
     @app.get("/api/nodes/{node:path}", responses=error_responses(404))
-    def one_node(node: NodePath) -> schemas.NodeResponse:
+    def one_node(node: NodePath) -> responses.NodeResponse:
         """One node: label, prediction, picture or attributes, neighbours and history."""
         return responses.node_response(session, _known(session, node))
 
@@ -200,24 +224,24 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
         return session.suspicious(count)
 
     @app.get("/api/labels")
-    def labels() -> list[schemas.LabelState]:
+    def labels() -> list[responses.LabelState]:
         """All labels."""
         snapshot = session.snapshot
         return responses.label_states(snapshot, (snapshot.labels >= 0).nonzero()[0].tolist())
 
     @app.get("/api/history")
-    def history(count: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[schemas.HistoryResponse]:
+    def history(count: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[responses.HistoryResponse]:
         """The last changes, the newest first."""
         snapshot = session.snapshot
         return responses.history_response(snapshot, snapshot.history[-count:][::-1])
 
     @app.get("/api/progress")
-    def progress() -> schemas.ProgressResponse:
+    def progress() -> responses.ProgressResponse:
         """Curves of accuracy and certainty, the confusion, and how many nodes each class has."""
         return responses.progress_response(session)
 
     @app.get("/api/distances")
-    def distances(label: Annotated[str, Query(max_length=100, examples=["3"])]) -> schemas.DistancesResponse:
+    def distances(label: Annotated[str, Query(max_length=100, examples=["3"])]) -> responses.DistancesResponse:
         """The distance of every node to the labels of a class."""
         return responses.distances_response(session.snapshot, session.class_number(label))
 
@@ -247,7 +271,7 @@ def _known(session: Session, node: str) -> int:
 # -- writing ------------------------------------------------------------------------------------------------------
 
 
-async def _changed(future: Future[Outcome], nodes: Iterable[int] | None = None) -> schemas.ChangeResponse:
+async def _changed(future: Future[Outcome], nodes: Iterable[int] | None = None) -> responses.ChangeResponse:
     outcome = await asyncio.wrap_future(future)
     if nodes is None:
         nodes = [entry.node for entry in outcome.change.entries] if outcome.change is not None else []
@@ -256,7 +280,7 @@ async def _changed(future: Future[Outcome], nodes: Iterable[int] | None = None) 
 
 def _add_writing(app: FastAPI, session: Session) -> None:
     @app.post("/api/labels", responses=error_responses(409, 413))
-    async def set_labels(body: schemas.LabelsRequest, author: Author = "") -> schemas.ChangeResponse:
+    async def set_labels(body: responses.LabelsRequest, author: Author = "") -> responses.ChangeResponse:
         """Set and remove labels, all or none."""
         edits = [LabelEdit(session.node_number(each.node), each.label, each.version) for each in body.labels]
         future = session.submit(LabelStore.set_labels, edits, author, new_classes=body.new_classes)
@@ -265,7 +289,7 @@ def _add_writing(app: FastAPI, session: Session) -> None:
     @app.delete("/api/labels/{node:path}", responses=error_responses(404, 409))
     async def remove_label(
         node: NodePath, version: Annotated[int | None, Query(ge=0, le=2**53)] = None, author: Author = ""
-    ) -> schemas.ChangeResponse:
+    ) -> responses.ChangeResponse:
         """Remove the label of a node; without one nothing changes."""
         edit = LabelEdit(_known(session, node), None, version)
         return await _changed(session.submit(LabelStore.set_labels, [edit], author), [edit.node])
@@ -280,30 +304,30 @@ def _add_writing(app: FastAPI, session: Session) -> None:
             }
         },
     )
-    async def upload(request: Request, new_classes: bool = False, author: Author = "") -> schemas.UploadResponse:
+    async def upload(request: Request, new_classes: bool = False, author: Author = "") -> responses.UploadResponse:
         """Set the labels of a table in CSV with the columns id and label, all or none."""
         if request.headers.get("content-type", "").split(";")[0].strip().lower() != "text/csv":
             raise RefusedError(415, "The body must be a table: send it as text/csv.")
         edits = await run_in_threadpool(responses.read_labels, await request.body(), session)
         changed = await _changed(session.submit(LabelStore.set_labels, edits, author, new_classes=new_classes))
-        return schemas.UploadResponse(**vars(changed), rows=len(edits))
+        return responses.UploadResponse(**vars(changed), rows=len(edits))
 
     @app.post("/api/undo", responses=error_responses(409))
-    async def undo(author: Author = "") -> schemas.ChangeResponse:
+    async def undo(author: Author = "") -> responses.ChangeResponse:
         """Take back the author's last change; where there is none, nothing changes."""
         return await _changed(session.submit(LabelStore.undo, author))
 
     @app.post("/api/redo", responses=error_responses(409))
-    async def redo(author: Author = "") -> schemas.ChangeResponse:
+    async def redo(author: Author = "") -> responses.ChangeResponse:
         """Make the author's last undone change again; where there is none, nothing changes."""
         return await _changed(session.submit(LabelStore.redo, author))
 
     @app.post("/api/keep", responses=error_responses(413))
-    async def keep(body: schemas.KeepRequest, author: Author = "") -> schemas.ChangeResponse:
+    async def keep(body: responses.KeepRequest, author: Author = "") -> responses.ChangeResponse:
         """Confirm a suspicious label."""
         return await _changed(session.submit(LabelStore.keep, session.node_number(body.node), author))
 
     @app.post("/api/classes", responses=error_responses(413))
-    async def add_class(body: schemas.ClassRequest) -> schemas.ChangeResponse:
+    async def add_class(body: responses.ClassRequest) -> responses.ChangeResponse:
         """Add a class; one that is known changes nothing."""
         return await _changed(session.submit(LabelStore.add_class, body.name))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 from lggd.errors import InputError
+
+if TYPE_CHECKING:
+    from IPython.display import IFrame
 
 TIMEOUT = 60.0
 
@@ -194,20 +196,8 @@ class Client:
 
     # -- notebooks ------------------------------------------------------------------------------------------------
 
-    def show(self, height: int = 800) -> StudioFrame:
+    def show(self, height: int = 800) -> IFrame:
         """The page, in a cell of a notebook. Works where the browser can reach the address."""
-        return StudioFrame(self.url, self.token, height)
+        from IPython.display import IFrame
 
-
-class StudioFrame:
-    """The page of a studio in a cell of a notebook; the last value of a cell is shown."""
-
-    def __init__(self, url: str, token: str | None, height: int) -> None:
-        self._address = f"{url}/" + (f"?{urlencode({'token': token})}" if token else "")
-        self._height = int(height)
-
-    def _repr_html_(self) -> str:
-        return (
-            f'<iframe src="{escape(self._address)}" width="100%" height="{self._height}" title="lggd studio" '
-            'style="border: 1px solid #ccc"></iframe>'
-        )
+        return IFrame(f"{self.url}/" + (f"?{urlencode({'token': self.token})}" if self.token else ""), "100%", height)

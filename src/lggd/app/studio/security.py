@@ -1,4 +1,4 @@
-"""Access to the service: tokens, the headers Host and Origin, limits, and the headers of responses."""
+"""Access to the service: tokens, the headers Host and Origin, the size of requests, and the headers of responses."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import hashlib
 import hmac
 import ipaddress
 import socket
-import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -35,19 +34,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-# Two of these would leave open which one decides.
-SINGLE_HEADERS = ("host", "origin", "authorization", "content-length")
+MAX_BODY = 4_000_000  # bytes of a request
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of the service: bytes of a request, requests a second from one address, and open event streams."""
-
-    body: int = 4_000_000
-    reads: float = 2000.0
-    writes: float = 500.0
-    streams: int = 200
 
 
 @dataclass(frozen=True)
@@ -62,14 +50,12 @@ class Access:
         Required from everybody; must be given unless the address is that of this machine only.
     hosts : tuple of str
         Further names of this machine that browsers may use.
-    limits : Limits
     """
 
     host: str = "127.0.0.1"
     port: int = 8000
     token: str | None = None
     hosts: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         if self.token is not None and (len(self.token) < MIN_TOKEN_LENGTH or not self.token.isprintable()):
@@ -121,7 +107,6 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access, self._names = app, access, access.names()
-        self._buckets: dict[tuple[str, bool], tuple[float, float]] = {}
         policy = POLICY.format(notebooks=NOTEBOOKS if access.is_local else "")
         self._headers = {**HEADERS, "content-security-policy": policy}
 
@@ -135,9 +120,7 @@ class Guard:
         request, send = Request(scope), self._with_headers(send)
         try:
             self._check_headers(request)
-            self._check_rate(request)
             self._check_token(request)
-            self._check_length(request)
         except RefusedError as refused:
             response = error_response(refused.status_code, refused.detail, refused.headers)
             to_login = refused.status_code == 401 and _opens_page(request)  # people get a form instead
@@ -152,28 +135,12 @@ class Guard:
         browsers at the other end of a tunnel see another one.
         """
         headers = request.headers
-        for name in SINGLE_HEADERS:
-            if len(headers.getlist(name)) > 1:
-                raise RefusedError(400, f"The request has two {name} headers.")
         if _host_name(headers.get("host", "")) not in self._names:
             raise RefusedError(403, "The Host header does not name this service. Use the address that it printed.")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         same = origin is None or _host_of(origin) == headers.get("host")
         if not same or (request.method not in SAFE_METHODS and site not in ("none", "same-origin")):
             raise RefusedError(403, "The request comes from another page. Use the page of this service.")
-
-    def _check_rate(self, request: Request) -> None:
-        """A token bucket for each address, one for reading and one for writing."""
-        writes = request.method not in SAFE_METHODS
-        rate = self._access.limits.writes if writes else self._access.limits.reads
-        key, now = ("" if request.client is None else request.client.host, writes), time.monotonic()
-        left, then = self._buckets.get(key, (rate, now))
-        left = min(rate, left + rate * (now - then)) - 1
-        if len(self._buckets) > 10_000:
-            self._buckets.clear()
-        self._buckets[key] = max(left, 0.0), now
-        if left < 0:
-            raise RefusedError(429, "Too many requests. Wait a second.")
 
     def _check_token(self, request: Request) -> None:
         access, path = self._access, request.scope["path"]
@@ -188,24 +155,16 @@ class Guard:
             text = "The token is missing or wrong. Use the address that the studio printed."
             raise RefusedError(401, text, {"www-authenticate": "Bearer"})
 
-    def _check_length(self, request: Request) -> None:
-        length = request.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._access.limits.body:
-            raise self._too_large()
-
-    def _too_large(self) -> RefusedError:
-        return RefusedError(413, f"A request may have at most {self._access.limits.body:,} bytes.")
-
     def _limited(self, receive: Receive) -> Receive:
-        """Receives at most as many bytes as a body may have, whatever its headers say."""
+        """Receives at most `MAX_BODY` bytes, whatever the headers say."""
         received = 0
 
         async def limited() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._access.limits.body:
-                raise self._too_large()
+            if received > MAX_BODY:
+                raise RefusedError(413, f"A request may have at most {MAX_BODY:,} bytes.")
             return message
 
         return limited

@@ -14,8 +14,7 @@ from lggd.errors import InputError, optional_package
 with optional_package("lggd studio", "lggd[studio]"):
     import uvicorn
 
-    from lggd.app.studio.app import build_app
-    from lggd.app.studio.events import EventStreams
+    from lggd.app.studio.app import EventStreams, build_app
     from lggd.app.studio.security import Access
 
 from lggd.app.studio.client import Client
@@ -102,7 +101,7 @@ class _Server(uvicorn.Server):
         self._streams = streams
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._streams.stop()
+        self._streams.ended = True
         await super().shutdown(sockets)
 
 

@@ -66,7 +66,6 @@ class CurvePoint:
 Task = Callable[[LabelStore], LabelChange | None]
 _Request = tuple[Task, Future[Outcome]]
 Event = dict[str, object]
-Listener = Callable[[str, Event], None]
 
 
 class Session:
@@ -86,7 +85,7 @@ class Session:
         # The snapshots whose quality, and whose suggestions and suspicious labels, the background has computed last.
         self._measured: Snapshot | None = None
         self.analysed: Snapshot | None = None
-        self._store, self._listeners = store, list[Listener]()
+        self._store = store
         self._tasks: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._work = threading.Event()
         self._closing = threading.Event()
@@ -94,6 +93,8 @@ class Session:
         self._model: KernelRidge | None = None
         self._chosen_for = np.empty(0, np.int64)  # the labels that the settings of the model were chosen for
         self.snapshot = self._first()
+        # The newest event of each kind, which pages are told of.
+        self.events: dict[str, Event] = {"labels": describe(self.snapshot), "curve": {}, "queue": {}}
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._write, self._improve)]
         for thread in self._threads:
             thread.start()
@@ -211,7 +212,7 @@ class Session:
         milliseconds = 1e3 * (time.perf_counter() - began)
         choosing = self._needs_choice(after)
         self.snapshot = replace(after, changed=changed, milliseconds=milliseconds, choosing=choosing)
-        self._announce("labels", describe(self.snapshot))
+        self.events["labels"] = describe(self.snapshot)
         self._work.set()
 
     def _relabelled(self, model: KernelRidge, snapshot: Snapshot) -> KernelRidge | None:
@@ -256,7 +257,7 @@ class Session:
             snapshot.revision, snapshot.num_labels, measured.accuracy, measured.held_out, measured.certainty
         )
         self.curve = [*(self.curve[::2] if len(self.curve) >= MAX_POINTS else self.curve), point]
-        self._announce("curve", vars(point))
+        self.events["curve"] = vars(point)
 
     def _choose(self) -> None:
         snapshot = self.snapshot
@@ -278,22 +279,7 @@ class Session:
         all_suspicious(snapshot)
         all_suggestions(snapshot)
         self.analysed = snapshot
-        self._announce("queue", {"revision": snapshot.revision})
-
-    # -- listeners ------------------------------------------------------------------------------------------------
-
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener(kind, values)` after changes, from other threads; returns a function that ends it."""
-        self._listeners = [*self._listeners, listener]
-
-        def unsubscribe() -> None:
-            self._listeners = [each for each in self._listeners if each is not listener]
-
-        return unsubscribe
-
-    def _announce(self, kind: str, values: Event) -> None:
-        for listener in self._listeners:
-            listener(kind, values)
+        self.events["queue"] = {"revision": snapshot.revision}
 
     def close(self) -> None:
         """Waits for what was submitted, and closes the store."""

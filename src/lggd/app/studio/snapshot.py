@@ -25,6 +25,7 @@ from lggd.closed_form.mixture_kernel import ChosenKernel, MixtureKernel
 from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.distances import distance
 from lggd.filters import Hops
+from lggd.inputs import NodeData
 from lggd.kernels import FilterKernel, Linear
 from lggd.text import percent
 
@@ -182,7 +183,7 @@ def _with_reason(snapshot: Snapshot, node: int, margin: float, variance: float, 
 @lru_cache(maxsize=2)
 def first_nodes(graph: StudioGraph) -> Integers:
     """Nodes to label when there are no predictions: by the criterion of `KernelRidge.suggest` before any label."""
-    features = read_inputs(graph.data, (FIRST_WIDTH,), seed=0).graph("x", [FIRST_KERNEL])
+    features = read_inputs(NodeData.read(graph.data), (FIRST_WIDTH,), seed=0).graph("x", [FIRST_KERNEL])
     kernel = MixtureKernel({"x": features}, [ChosenKernel("x", FIRST_KERNEL)])
     order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
     candidates = order[:FIRST_CANDIDATES].sort().values

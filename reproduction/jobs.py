@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-import threading
+import hashlib
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import torch
+from filelock import FileLock, Timeout
 
+from lggd._system.files import write_errors
 from lggd._system.memory import release_memory
-from lggd.app.comparison.results import Claims, Line, Results
-from lggd.cluster.tasks import run_tasks
+from lggd.app.comparison.results import Line, Results
 from lggd.progress import Callback, Progress
 
-POLL = 0.5  # seconds between two looks at what other processes have measured
+CLAIMS = ".claims"
 
 
 @dataclass(frozen=True)
@@ -66,10 +64,6 @@ class Job(ABC):
         """Returns whether its output files exist, besides lines of results."""
         return True
 
-    def is_final(self, line: Line) -> bool:
-        """Returns whether a line that was written before this command replaces a measurement."""
-        return True
-
 
 @dataclass
 class JobResults:
@@ -87,6 +81,29 @@ class JobResults:
     def add_known(self, number: int, lines: list[Line]) -> None:
         self.lines_of[number] = lines
         self.reused += len(lines)
+
+
+class Claims:
+    """Claims on units of work by name, as locks of files in a folder. They end with the process."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self._folder = Path(folder) / CLAIMS
+        with write_errors(self._folder):
+            self._folder.mkdir(exist_ok=True)
+
+    @contextmanager
+    def on(self, name: str, wait: bool = False) -> Iterator[bool]:
+        """Yields whether this process has the claim while the block runs; with `wait`, waits until it has."""
+        lock = FileLock(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock")
+        try:
+            lock.acquire(blocking=wait)
+        except Timeout:  # another process has it
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
 
 
 def run_jobs(
@@ -117,7 +134,7 @@ def run_jobs(
                     _report(callback, job.title, number, len(jobs))
                     # Reads them again for every job: another process may have measured it by now.
                     lines, count = options.results.lines(job.experiment)[0], earlier[job.experiment]
-                    before = [] if again else [line for line in lines[:count] if job.is_final(line)]
+                    before = [] if again else lines[:count]
                     known, missing = _known(job, identities[number], options, before + lines[count:])
                     results.add_known(number, known)
                     error = _measure(job, options, missing, training, known) if missing else None
@@ -126,94 +143,9 @@ def run_jobs(
     return results
 
 
-def run_jobs_in_processes(
-    jobs: Sequence[Job], options: JobOptions, processes: int, callback: Callback | None = None
-) -> JobResults:
-    """`run_jobs` in several processes, which share jobs of one line each as separate commands would."""
-    from joblib import Parallel, delayed, parallel_config
-
-    wanted = {_key(job, job.identities(options)[0]) for job in jobs}
-
-    def report() -> None:
-        measured = {_key(job, line) for job in jobs[:1] for line in options.results.lines(job.experiment)[0]}
-        _report(callback, "Fitting", len(measured & wanted), len(jobs))
-
-    threads = max(1, torch.get_num_threads() // processes)
-    work = (delayed(_work)(jobs, options, os.getpid()) for _ in range(processes))
-    with repeating(report, POLL), parallel_config("loky", inner_max_num_threads=threads):
-        return Parallel(n_jobs=processes)(work)[0]  # type: ignore[no-any-return]
-
-
-def _work(jobs: Sequence[Job], options: JobOptions, parent: int) -> JobResults:
-    def check_parent(_: Progress) -> None:
-        if os.getppid() != parent:  # it was killed, and nobody waits for the rest
-            raise SystemExit
-
-    return run_jobs(jobs, options, callback=check_parent)
-
-
 def _report(callback: Callback | None, title: str, done: int, total: int) -> None:
     if callback is not None:
         callback(Progress(title, done, total))
-
-
-def _key(job: Job, line: Line) -> tuple[Any, ...]:
-    return tuple(line.get(name) for name in job.IDENTITY)
-
-
-def run_jobs_on_cluster(jobs: Sequence[Job], options: JobOptions, callback: Callback | None = None) -> JobResults:
-    """`run_jobs` on the cluster that `lggd.cluster.connect` has connected to: each job on one CPU of any node.
-
-    This process writes the lines as they arrive; nodes need no access to its files.
-    """
-    identities = [job.identities(options) for job in jobs]
-    options.results.prepare()
-    results, missing, claims = JobResults(), [], Claims(options.results.folder)
-    with ExitStack() as held:
-        for name in sorted(_groups(jobs, options)):  # others wait, in the same order, so that none waits for ever
-            held.enter_context(claims.on(name, wait=True))
-        for number, (job, wanted) in enumerate(zip(jobs, identities, strict=True)):
-            lines = [line for line in options.results.lines(job.experiment)[0] if job.is_final(line)]
-            known, left = _known(job, wanted, options, lines)
-            results.add_known(number, known)
-            missing.append(left)
-        numbers = [number for number, left in enumerate(missing) if left]
-        done = len(jobs) - len(numbers)
-        for number, lines_or_error in run_tasks(_lines_of, (list(jobs), options, missing), numbers):
-            if isinstance(lines_or_error, Exception):
-                results.failures[number] = lines_or_error
-                continue
-            for line in lines_or_error:
-                options.results.append(jobs[number].experiment, line)
-            results.lines_of[number] += lines_or_error
-            done += 1
-            _report(callback, jobs[number].title, done, len(jobs))
-    return results
-
-
-@contextmanager
-def repeating(action: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Calls `action` in a thread, every so many seconds, while the context lasts."""
-    stop = threading.Event()
-
-    def repeat() -> None:
-        while not stop.wait(seconds):
-            action()
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
-def _lines_of(shared: tuple[Sequence[Job], JobOptions, Sequence[Sequence[Line]]], number: int) -> list[Line]:
-    """The missing lines of a job, measured on a node; its files are temporary."""
-    jobs, options, missing = shared
-    with tempfile.TemporaryDirectory() as folder:
-        return list(jobs[number].lines(replace(options, results=Results(folder)), missing[number], None))
 
 
 def _groups(jobs: Sequence[Job], options: JobOptions) -> dict[str, list[int]]:
