@@ -196,15 +196,6 @@ def test_graphs_in_one_file(tmp_path: Path) -> None:
         assert "must be omitted with --file" in refused("features", "--file", tmp_path / "club.pt", *wrong)
 
 
-def test_datasets_of_pyg_are_read_where_they_are(tmp_path: Path) -> None:
-    said = refused("features", "--pyg", "Planetoid/Cora", "--data", tmp_path, "--out", tmp_path / "f.csv")
-    assert "`--data` must be a folder that contains Planetoid/Cora in PyG's layout" in said
-    assert "Nothing is downloaded." in said
-    assert "Did you mean 'Planetoid'?" in refused("features", "--pyg", "Planetoit/Cora", "--out", tmp_path / "f.csv")
-    club = answer("features", "--pyg", "KarateClub", "--method", "ggd", "--out", tmp_path / "f.csv")
-    assert (club["nodes"], club["labelled"]) == (34, 4)
-
-
 def test_a_run_with_all_of_it_can_be_updated(tmp_path: Path) -> None:
     """Text, missing values and lengths of new nodes and edges are read as in training."""
     rows = [f"n{k},{'red' if k < 4 else 'blue'},{k if k != 2 else ''},{'xy'[k % 2]}" for k in range(8)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TEST_SHARE = 0.3
 # The options of a graph that do not apply to tables alone.
-NOT_OF_TABLES = ("dataset", "file", "pyg", "data", "split", "labels_per_class")
+NOT_OF_TABLES = ("dataset", "file", "data", "split", "labels_per_class")
 TABLES = "Your own tables"
 # The file that marks the folder of a graph on disk, as in lggd.graph.stored_graph, which imports torch.
 GRAPH_MANIFEST = "graph.json"
@@ -151,7 +151,6 @@ UNLABELLED = (
     "Value that means unlabelled, besides an empty cell. Can be repeated. By default -1, NA, N/A, NaN, null, none, "
     "unknown and ?; use '' if all of these are classes."
 )
-PYG = "Dataset of PyG whose files are in LGGD_DATA or --data, such as Planetoid/Cora; nothing is downloaded."
 WEIGHT = "Column of edge weights: similarities, larger means closer. By default the column weight or w."
 LENGTH = "Column of edge lengths: distances, longer means farther."
 JOIN = "How to merge duplicate edges (default: closest)."
@@ -214,19 +213,18 @@ class GraphOptions(EdgeTableOptions):
         list[str] | None, _in_tables("COLUMN", "Column of numbers that are categories. Can be repeated.")
     ]
     file: Annotated[Path | None, _in_tables("FILE", "Graph in one file instead of tables: .pt (PyG) or .npz (arrays).")]
-    pyg: Annotated[str | None, Option(metavar="NAME", help=PYG)]
     data: Annotated[Path | None, Option(metavar="DIR", help="Folder of datasets.", show_default=DATA)]
     split: Annotated[int | None, Option(min=0, help="Number of the random split.", show_default="0")]
     labels_per_class: Annotated[int | None, Option(min=1, help=LABELS, show_default="5")]
 
     def check(self, test_share: float | None = None) -> None:
         """Raises if options cannot be combined."""
-        one_of = {"DATASET": self.dataset, "--edges": self.edges, "--file": self.file, "--pyg": self.pyg}
+        one_of = {"DATASET": self.dataset, "--edges": self.edges, "--file": self.file}
         given = [flag for flag, value in one_of.items() if value is not None]
         if not given:
             value = "none" if self.nodes is None else "--nodes alone"
             remedy = "Try digits, or --edges FILE --nodes FILE."
-            raise InputError("DATASET", "be a name, or use --edges, --file or --pyg", value, remedy)
+            raise InputError("DATASET", "be a name, or use --edges or --file", value, remedy)
         source, *others = given
         if source == "DATASET" and Path(self.dataset or "").suffix and Path(self.dataset or "").is_file():
             rule, remedy = "name a dataset", "Read tables by --edges and --nodes."
@@ -242,8 +240,7 @@ class GraphOptions(EdgeTableOptions):
             refused.append(("--test-share", test_share, named, "A dataset has test nodes of its own."))
         else:
             refused.append(("--labels-per-class", self.labels_per_class, named, "It applies to datasets by name."))
-            if source != "--pyg":
-                refused.append(("--data", self.data, named, "It is the folder of datasets."))
+            refused.append(("--data", self.data, named, "It is the folder of datasets."))
         if self.split_column is not None:
             defined = (("--test-share", test_share), ("--split", self.split))
             refused += [(*each, "--split-column", "The column defines the test nodes.") for each in defined]
@@ -260,7 +257,7 @@ class GraphOptions(EdgeTableOptions):
         return self.dataset is not None and (Path(self.dataset) / GRAPH_MANIFEST).is_file()
 
     def __str__(self) -> str:
-        return self.dataset or self.pyg or str(self.file or self.edges)
+        return self.dataset or str(self.file or self.edges)
 
     def read(
         self, test_share: float | None = None, fewest_classes: int = 2, on_disk: bool = False, *, verify: bool = True
@@ -280,8 +277,6 @@ class GraphOptions(EdgeTableOptions):
             return RunInput.from_graph(self.dataset, share, split, verify=verify)
         if self.dataset is not None:
             return RunInput.from_dataset(self.dataset, split, self.labels_per_class, self.data)
-        if self.pyg is not None:
-            return RunInput.from_pyg(self.pyg, share, split, self.data)
         if self.file is not None:
             return RunInput.from_file(self.file, share, split)
         edge_format = self.edge_format

@@ -81,11 +81,9 @@ def run_command(
 
         lggd run --edges roads.csv --length km --nodes towns.csv --label region --missing mean
 
-    Example with a graph in one file, or a dataset of PyG:
+    Example with a graph in one file:
 
         lggd run --file graph.pt
-
-        lggd run --pyg Planetoid/Cora --data datasets
 
     Example with a graph on disk that may be larger than memory, which
     lggd graph build made:

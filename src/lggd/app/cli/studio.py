@@ -79,7 +79,7 @@ def _read(options: GraphOptions, test_share: float | None, start_empty: bool) ->
         return StudioGraph.from_model(options.dataset)
     if options.edges is None and options.nodes is not None:
         raise InputError("--edges", "be a table, because --nodes is one", "none", "Add --edges FILE.")
-    if options.edges is None and options.file is None and options.pyg is None:
+    if options.edges is None and options.file is None:
         options = GraphOptions(**{**vars(options), "dataset": options.dataset or "digits"})
     if options.edges is None or options.label is not None:
         options.check(test_share)
