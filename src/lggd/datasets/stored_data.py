@@ -105,7 +105,7 @@ def describe_graph(folder: str | Path, *, verify: bool = False) -> dict[str, Any
         "ids": "ids.arrow" in manifest["files"], "features": 0 if stored.x is None else stored.x.shape[1],
         "classes": _labels(stored), "bytes": sum(file["bytes"] for file in manifest["files"].values()),
         "checksums": "match" if verify else "not compared", "seconds_to_open": seconds,
-        "node_order": metadata.get("node_order"), "notes": list(metadata.get("notes", ())),
+        "notes": list(metadata.get("notes", ())),
     }  # fmt: skip
     if stored.csr.mapped is not None:
         stored.csr.mapped.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import typer
 from rich.table import Column, Table
@@ -18,7 +18,6 @@ from lggd.text import number
 graph_app = typer.Typer(help="Graphs on disk: larger than memory, opened at once.", no_args_is_help=True)
 
 EDGES = "Table of edges: .csv, .tsv, .txt or .parquet. Several files, or a pattern in quotes, must have equal columns."
-ORDERS = "Number nodes so that neighbours lie close to each other, or as in the node table or by id."
 CLASSES_SHOWN = 20
 
 
@@ -37,7 +36,6 @@ def build_command(
     unlabelled: list[str] | None = option(None, UNLABELLED, metavar="VALUE"),
     directed: bool = option(False, "Keep edges directed.", "--directed"),
     unbounded: bool = option(False, "Allow edge weights above 1.", "--unbounded"),
-    order: Literal["neighbours", "given"] = option("neighbours", ORDERS),
     memory: str = option("4GiB", "Memory to use, besides a few numbers per node.", metavar="SIZE"),
     resume: bool = option(False, "Continue a build that was interrupted.", "--resume"),
 ) -> None:
@@ -83,7 +81,7 @@ def build_command(
         try:
             built = build_graph(
                 edges, out, nodes=nodes, label=label, id_column=id_column, unlabelled=unlabelled,
-                format=reading.edge_format, directed=directed, unbounded=unbounded, order=order, memory=size,
+                format=reading.edge_format, directed=directed, unbounded=unbounded, memory=size,
                 resume=resume, callback=callback,
             )  # fmt: skip
         except (KeyboardInterrupt, DiskFullError):
