@@ -14,7 +14,7 @@ import torch
 
 import lggd
 from lggd.app.runs.run_input import RunInput
-from lggd.datasets.stored_data import load_stored
+from lggd.datasets.pyg_data import load_stored
 from support.command_line import answer, command, refused
 from support.small_data import blocks
 

@@ -14,9 +14,9 @@ from typer import Exit
 
 from lggd.app import comparison
 from lggd.app.cli import options
-from lggd.app.cli.cluster import TrialsOn
 from lggd.app.cli.options import folder, option
 from lggd.app.cli.run import METHODS as RUN_METHODS
+from lggd.app.cli.run import TrialsOn
 from lggd.app.cli.terminal import FAILED, Terminal, table
 from lggd.errors import InputError
 from lggd.text import counted, number, signed

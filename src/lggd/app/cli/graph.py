@@ -75,7 +75,7 @@ def build_command(
 
         with optional_package("lggd graph build", "lggd[disk]"):
             from lggd.app.tables.building import build_graph
-        from lggd.datasets.stored_data import describe_graph
+        from lggd.datasets.pyg_data import describe_graph
     size = read_size("memory", memory)
     with terminal.progress() as callback:
         try:
@@ -110,7 +110,7 @@ def info_command(
         lggd graph info copy --verify
     """
     with terminal.working("Loading lggd"):
-        from lggd.datasets.stored_data import describe_graph
+        from lggd.datasets.pyg_data import describe_graph
     with terminal.working(f"Reading {folder}"):
         facts = describe_graph(folder, verify=verify)
     terminal.print_result(facts, _tables(facts))
@@ -129,7 +129,6 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
         labels="none" if facts["classes"] is None else f"{sum(facts['classes'].values()):,}",
         size=size_in_words(facts["bytes"]),
         checksums=facts["checksums"] + ("" if facts["checksums"] == "match" else "; --verify compares them"),
-        opens=f"in {1000 * facts['seconds_to_open']:.0f} ms",
     )
     if facts["classes"]:
         rows = [(name, f"{count:,}") for name, count in facts["classes"].items()]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Table
 from typer import Argument, Option
 
-from lggd.app.cli.cluster import StoredOn, predict_on_cluster
 from lggd.app.cli.options import command, file
+from lggd.app.cli.run import StoredOn, predict_on_cluster
 from lggd.app.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
 from lggd.text import counted, number
@@ -194,7 +194,7 @@ def update_command(
         raise InputError("--nodes", "be a table, or use --edges or --labels", "none of them", "Nothing would change.")
 
     def change(saved: SavedModel) -> tuple[ModelChange, Tensor]:
-        from lggd.app.runs.update import update
+        from lggd.app.runs.saved_model import update
 
         return update(saved, nodes, edges, labels, correct=correct)
 
@@ -213,7 +213,7 @@ def _change(
         check_table_writable(out)
     with ExitStack() as opened:
         with terminal.working(f"Reading {model}"):
-            saved = opened.enter_context(SavedModel.open(model, lambda: terminal.wait_for(str(model))))
+            saved = opened.enter_context(SavedModel.open(model))
             check_table_writable(saved.predictions)
         terminal.node_names = saved.ids
         written: dict[str, Any] = {"model": None, "out": str(out or saved.predictions), "refreshed": [], "outdated": []}
@@ -282,7 +282,7 @@ def _files_written(facts: Mapping[str, Any]) -> Iterator[str]:
     model = [] if facts["model"] is None else [facts["model"]]
     yield f"Wrote {', '.join([facts['out'], *others, *model])}"
     for name in facts["outdated"]:
-        yield f"{name} shows the model as it was trained; a note at its top says so. lggd run writes a new one."
+        yield f"{name} shows the model as it was trained. lggd run writes a new one."
 
 
 def _with_probability(row: Mapping[str, Any]) -> str:

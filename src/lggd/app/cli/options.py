@@ -196,7 +196,7 @@ class EdgeTableOptions(EdgeColumnOptions):
 class GraphOptions(EdgeTableOptions):
     """The graph that a command works on: a dataset by name, or the user's own tables or file."""
 
-    dataset: Annotated[str | None, _dataset("Dataset")]
+    dataset: Annotated[str | None, _dataset("Folder of a graph on disk, or a dataset")]
     edges: Annotated[Path | None, _in_tables("FILE", EDGES)]
     nodes: Annotated[Path | None, _in_tables("FILE", NODES)]
     label: Annotated[str | None, _in_tables("COLUMN", "Column of classes; see --unlabelled for cells without one.")]
@@ -206,8 +206,8 @@ class GraphOptions(EdgeTableOptions):
     split_column: Annotated[str | None, _in_tables("COLUMN", "Column with the values train, val, test or empty.")]
     unlabelled: Annotated[list[str] | None, _in_tables("VALUE", UNLABELLED)]
     missing: Annotated[
-        Literal["error", "mean", "drop"] | None,
-        _in_tables(None, "Missing features: an error, the mean of the column, or drop these nodes."),
+        Literal["error", "mean"] | None,
+        _in_tables(None, "Missing features: an error, or the mean of the column."),
     ]
     category: Annotated[
         list[str] | None, _in_tables("COLUMN", "Column of numbers that are categories. Can be repeated.")
@@ -290,13 +290,6 @@ class GraphOptions(EdgeTableOptions):
             given["fewest_classes"] = fewest_classes
         edges: Any = self.edges
         return RunInput.from_tables(edges, self.nodes, share, split, format=edge_format, **given)
-
-
-@dataclass(frozen=True)
-class StoredGraphOptions(GraphOptions):
-    """A graph in memory or on disk."""
-
-    dataset: Annotated[str | None, _dataset("Folder of a graph on disk, or a dataset")]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from lggd._system.memory import fingerprint
 from lggd.app.tables.edge_columns import AS_DETECTED, EdgeFormat
 from lggd.app.tables.graph_files import read_graph_files
 from lggd.datasets.by_name import load
-from lggd.datasets.pyg_data import MASKS, checked_data, read_data_file
-from lggd.datasets.stored_data import NodeNames, load_stored
+from lggd.datasets.pyg_data import MASKS, NodeNames, checked_data, load_stored, read_data_file
 from lggd.errors import InputError
 from lggd.inputs import NodeData
 from lggd.validation import check_int, check_real, listed
