@@ -141,8 +141,9 @@ def _in_tables(metavar: str | None, help: str, *names: str) -> Any:
 
 
 DATASET = (
-    "digits, moons or karate, which are included; or cora, citeseer, pubmed, computers, photo, actor, chameleon, "
-    "squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA or downloaded once."
+    "Folder of a graph on disk, or a dataset: digits, moons or karate, which are included; or cora, citeseer, pubmed, "
+    "computers, photo, actor, chameleon, squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA "
+    "or downloaded once."
 )
 LABELS = "Labels per class of digits, moons and karate."
 EDGES = "Table of edges: .csv, .tsv, .txt, .parquet, .npz or .graphml."
@@ -156,10 +157,6 @@ LENGTH = "Column of edge lengths: distances, longer means farther."
 JOIN = "How to merge duplicate edges (default: closest)."
 IGNORE = "Column that is not used. Can be repeated."
 SEPARATOR = "Separator of columns: comma, semicolon, tab, bar or space. By default it is detected."
-
-
-def _dataset(kinds: str) -> Any:
-    return Argument(metavar="DATASET", help=f"{kinds}: {DATASET}", show_default=False)
 
 
 @dataclass(frozen=True)
@@ -196,7 +193,7 @@ class EdgeTableOptions(EdgeColumnOptions):
 class GraphOptions(EdgeTableOptions):
     """The graph that a command works on: a dataset by name, or the user's own tables or file."""
 
-    dataset: Annotated[str | None, _dataset("Folder of a graph on disk, or a dataset")]
+    dataset: Annotated[str | None, Argument(metavar="DATASET", help=DATASET, show_default=False)]
     edges: Annotated[Path | None, _in_tables("FILE", EDGES)]
     nodes: Annotated[Path | None, _in_tables("FILE", NODES)]
     label: Annotated[str | None, _in_tables("COLUMN", "Column of classes; see --unlabelled for cells without one.")]
@@ -290,10 +287,3 @@ class GraphOptions(EdgeTableOptions):
             given["fewest_classes"] = fewest_classes
         edges: Any = self.edges
         return RunInput.from_tables(edges, self.nodes, share, split, format=edge_format, **given)
-
-
-@dataclass(frozen=True)
-class StudioGraphOptions(GraphOptions):
-    """A graph in memory, or that of a saved model."""
-
-    dataset: Annotated[str | None, _dataset("Saved model, folder of lggd run, or a dataset (default: digits)")]
