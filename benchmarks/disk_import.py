@@ -1,8 +1,7 @@
-"""`python -m benchmarks.disk_import [lines] [order] [--lines N] [--scratch FOLDER]`, into results/disk-import.md.
+"""`python -m benchmarks.disk_import [--lines N] [--scratch FOLDER]`, into results/disk-import.md.
 
-lines: `build_graph` on an edge list of 100 million lines, within a limit of memory, beside DuckDB's plain sort of the
-same file within the same limit. order: one evaluation at p = 1 on a graph with communities and shuffled ids, in the
-order given and in the one that the build finds. Both are kept in results/disk-import.json.
+`build_graph` on an edge list of 100 million lines, within a limit of memory, beside DuckDB's plain sort of the
+same file within the same limit; kept in results/disk-import.json.
 
 Builds and sorts run in processes of their own with the limit RLIMIT_DATA, which counts all memory but files that are
 mapped to be read; the table has the largest resident part of it (RssAnon), sampled ten times a second.
@@ -15,7 +14,6 @@ import json
 import os
 import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,20 +24,15 @@ from typing import Any
 import numpy as np
 import torch
 
-import lggd
-from benchmarks.operation import Operation
-from benchmarks.products import write_products_like
 from benchmarks.record import RESULTS, Run, machine
-from lggd.app.tables.building import build_graph
 
 LINES, NODES, MEMORY = 100_000_000, 10_000_000, 2**32
 LINES_AT_ONCE = 4_000_000
-COMMUNITY_NODES, REPEATS, CLASSES = 600_000, 7, 4
 BUILD = """
 import sys, json
 from lggd.app.tables.building import build_graph
 built = build_graph(sys.argv[1], sys.argv[2], memory=int(sys.argv[3]))
-print(json.dumps({"nodes": built.nodes, "edges": built.edges, "order": built.metadata["node_order"]}))
+print(json.dumps({"nodes": built.nodes, "edges": built.edges}))
 """
 SORT = """
 import sys, duckdb
@@ -109,28 +102,6 @@ def lines(scratch: Path, count: int) -> dict[str, Any]:
     return found
 
 
-def order(scratch: Path, nodes: int) -> dict[str, Any]:
-    files = write_products_like(scratch / "tables", nodes, features=1)
-    found: dict[str, Any] = {"nodes": nodes}
-    graphs = {}
-    for name in ("given", "neighbours"):
-        began = time.perf_counter()
-        built = build_graph(files.edges, scratch / name, order=name)
-        graphs[name] = lggd.Graph.open(scratch / name)
-        found[name] = {"build_seconds": time.perf_counter() - began, **built.metadata["node_order"]}
-    found["edges"] = graphs["given"].num_edges
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    operations = {name: Operation(graph, CLASSES) for name, graph in graphs.items()}
-    for _ in range(REPEATS + 1):
-        for name, operation in operations.items():
-            began = time.perf_counter()
-            operation.norm()
-            times[name].append(time.perf_counter() - began)
-    for name in graphs:
-        found[name]["evaluation_seconds"] = statistics.median(times[name][1:])
-    return found
-
-
 def page(record: dict[str, Any]) -> str:
     text = ["# Graphs on disk: the import", "", "Measured by `python -m benchmarks.disk_import`.", ""]
     text += [", ".join(f"{key} {value}" for key, value in record["machine"].items()), ""]
@@ -151,27 +122,12 @@ def page(record: dict[str, Any]) -> str:
             )
         text += ["", "Peak memory is without files that are mapped (RssAnon); the limit is RLIMIT_DATA.", ""]
         text += [record["note"], ""] if record.get("note") else []
-    if "order" in record:
-        one = record["order"]
-        text += [
-            f"## The order of nodes: {one['nodes']:,} nodes, {one['edges']:,} edges, K = {CLASSES}, p = 1", "",
-            "| order | seconds of the build | mean gap / N | mean log2 gap | seconds of an evaluation |",
-            "|---|---|---|---|---|",
-        ]  # fmt: skip
-        for name in ("given", "neighbours"):
-            row = one[name]
-            gap, log = row.get("gap_found", row["gap"]), row.get("log_gap_found", row["log_gap"])
-            cells = f"{row['build_seconds']:.1f} | {gap:.3f} | {log:.2f} | {row['evaluation_seconds']:.3f}"
-            text.append(f"| {name} | {cells} |")
-        text.append("")
     return "\n".join(text)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=["lines", "order", []], default=["lines", "order"])
     parser.add_argument("--lines", type=int, default=LINES)
-    parser.add_argument("--nodes", type=int, default=COMMUNITY_NODES)
     parser.add_argument("--scratch", type=Path)
     parser.add_argument("--note", default="", help="A sentence about the circumstances.")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -181,10 +137,7 @@ def main() -> None:
     record["note"] = given.note or record.get("note", "")
     record["machine"] = machine(Run(False, torch.device("cpu")))
     with tempfile.TemporaryDirectory(dir=given.scratch) as scratch:
-        if "lines" in given.what:
-            record["lines"] = lines(Path(scratch), given.lines)
-        if "order" in given.what:
-            record["order"] = order(Path(scratch), given.nodes)
+        record["lines"] = lines(Path(scratch), given.lines)
     path.write_text(json.dumps(record, indent=1) + "\n")
     (given.out / "disk-import.md").write_text(page(record))
     print(page(record))

@@ -27,7 +27,7 @@ from benchmarks.disk import resident
 from benchmarks.record import RESULTS, Run, machine
 from lggd.app.tables.output_files import write_predictions
 from lggd.baselines import LabelPropagation
-from lggd.datasets.stored_data import names_of
+from lggd.datasets.pyg_data import names_of
 
 NEW_LABELS = 10_000
 # Iterations of label propagation; the better of both accuracies counts.

@@ -17,8 +17,8 @@ from rich.table import Column, Table
 from typer import Exit, Option, Typer
 
 from lggd.app.cli import options
-from lggd.app.cli.cluster import TrialsOn
 from lggd.app.cli.options import file, folder, option
+from lggd.app.cli.run import TrialsOn
 from lggd.app.cli.terminal import FAILED, Terminal, json_exponent, summary, table
 from lggd.errors import InputError, optional_package
 from lggd.text import counted

@@ -19,7 +19,7 @@ from typing import Any
 # What commands import when they run.
 MODULES = (
     "lggd.app.cli", "lggd.app.comparison.comparison", "lggd.app.comparison.search", "reproduction.experiments",
-    "lggd.app.runs.update", "lggd.sklearn", "lggd.app.studio.server", "pandas", "sklearn.datasets",
+    "lggd.app.runs.saved_model", "lggd.sklearn", "lggd.app.studio.server", "pandas", "sklearn.datasets",
     "torch_geometric.data", "torch_geometric.utils",
 )  # fmt: skip
 MESSAGE = 1 << 20

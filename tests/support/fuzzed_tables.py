@@ -138,7 +138,7 @@ def node_problem(rng: random.Random, path: Path) -> Problem:
     if rng.random() < 0.3:
         rng.shuffle(order)
     id_name = next(iter(columns))
-    options = {"label": "kind", "id": id_name, "missing": rng.choice(["error", "mean", "drop"])}
+    options = {"label": "kind", "id": id_name, "missing": rng.choice(["error", "mean"])}
     rows = [list(row) for row in zip(*(columns[name] for name in order), strict=True)]
     return Problem("nodes", path, rows, "", order, decimal=decimal, options=options)
 
@@ -241,10 +241,9 @@ def check_nodes(problem: Problem) -> str:
     id_name = problem.options["id"] if problem.options["id"] != "who" else table_ids_name(problem)
     features = frame.drop(columns=[id_name, "kind"])
     gaps = features.map(lambda text: text.lower() in MISSING)
-    kept = ~gaps.any(axis=1) if missing == "drop" else pd.Series(True, frame.index)
-    if table.ids != list(frame[id_name][kept]):
+    if table.ids != list(frame[id_name]):
         return f"WRONG ids {table.ids}"
-    labels = [None if text.lower() in ("", *UNLABELLED) else text for text in frame["kind"][kept]]
+    labels = [None if text.lower() in ("", *UNLABELLED) else text for text in frame["kind"]]
     if table.labels != labels:
         return f"WRONG labels {table.labels} instead of {labels}"
     columns = []
@@ -262,7 +261,6 @@ def check_nodes(problem: Problem) -> str:
     expected = np.array(columns, float).reshape(len(columns), len(frame)).T
     if missing == "mean" and gaps.to_numpy().any():
         expected = np.where(np.isnan(expected), np.nanmean(expected, axis=0), expected)
-    expected = expected[kept.to_numpy()]
     if table.x.shape != expected.shape or not np.allclose(table.x, expected, rtol=1e-5, atol=1e-30):
         return f"WRONG features {table.x} instead of {expected}"
     return "equal"

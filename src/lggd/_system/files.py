@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
@@ -180,19 +181,19 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 @contextmanager
-def replacing_folder(path: str | Path, marker: str, on_wait: Callable[[], None] | None = None) -> Iterator[Path]:
+def replacing_folder(path: str | Path, marker: str) -> Iterator[Path]:
     """Yields a temporary folder to fill; it replaces `path` at the end, and is deleted if anything fails.
 
     Write a file called `marker` into it: only empty folders and folders with that file are ever replaced. Files in its
     subfolder `SIDECARS` are moved next to `path`.
 
-    Holds the lock of `path`; see `locked_folder` for `on_wait`. A process that is killed leaves the old folder, or the
+    Holds the lock of `path`, see `locked_folder`. A process that is killed leaves the old folder, or the
     new one, or, between two renames, none under its name: `recover_folder` then restores the old one.
     """
     path = check_folder_writable(path, marker)
     staging = _staging(path)
     new = staging / NEW
-    with locked_folder(path, on_wait), write_errors(path, written=new):
+    with locked_folder(path), write_errors(path, written=new):
         _recover(path)
         try:
             new.mkdir(parents=True)
@@ -252,10 +253,10 @@ def size_in_words(size: float) -> str:
 
 
 @contextmanager
-def locked_folder(path: str | Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+def locked_folder(path: str | Path) -> Iterator[None]:
     """Holds the lock of a folder, whose file is `.NAME.lock` next to it; waits while another process holds it.
 
-    All who read a folder in order to change it hold its lock from reading to writing. `on_wait` is called once if
+    All who read a folder in order to change it hold its lock from reading to writing. A warning says so if
     that takes longer than `PATIENCE`. The file is empty and is deleted at the end; one that a killed process left
     locks nothing. A thread that holds a lock may take it again.
 
@@ -270,8 +271,7 @@ def locked_folder(path: str | Path, on_wait: Callable[[], None] | None = None) -
     _check_parent(path)
     lock = FileLock(path.with_name(f".{path.name}.lock"), is_singleton=True)
     if not _acquire(lock, path, PATIENCE):
-        if on_wait is not None:
-            on_wait()
+        warnings.warn(f"Waiting for another process that is changing {path}.", stacklevel=4)
         _acquire(lock, path, -1)
     try:
         yield

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from lggd._system.files import reading
-from lggd.datasets.stored_data import load_stored
+from lggd.datasets.pyg_data import load_stored
 from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
 from lggd.graph.stored_graph import is_stored_graph

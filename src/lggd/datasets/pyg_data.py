@@ -1,16 +1,10 @@
-"""PyG data from one file of tensors or arrays, and any dataset of PyG by the name of its class.
-
-Files `.pt` and `.npz` are read without executing anything that they contain. Nothing is downloaded.
-"""
+"""PyG data from one file of tensors or arrays, or from a graph on disk; nothing in a file is executed."""
 
 from __future__ import annotations
 
-import inspect
-import os
 import pickle
-import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +14,11 @@ import torch
 from torch import Tensor
 
 from lggd._system.files import check_extension, check_readable, reading
-from lggd.datasets.by_name import FOLDER_VARIABLE, Root, silence
-from lggd.errors import InputError, InputFileError
+from lggd.errors import InputError
 from lggd.graph import Graph
+from lggd.graph.stored_graph import StoredGraph, read_manifest
 from lggd.text import counted
-from lggd.validation import listed, suggestion
+from lggd.validation import listed
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -44,6 +38,8 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 REQUIRED = ("edge_index", "y")
 # More classes than this, and than nodes, are no classes: probably years, or ids.
 MAX_CLASSES = 10_000
+# Names that are converted to Python strings at a time.
+NAMES_AT_ONCE = 2**16
 
 
 def read_data_file(path: str | Path) -> Data:
@@ -220,84 +216,96 @@ def _mask(values: Any, count: int, place: str) -> Tensor:
     return mask.bool()
 
 
-class _FilesMissingError(Exception):
-    """The raw files of a dataset are not in this folder."""
-
-    def __init__(self, raw: list[str], processed: list[str]) -> None:
-        super().__init__(raw, processed)
-        self.raw, self.processed = raw, processed
+# -- graphs on disk ---------------------------------------------------------------------------------------------------
 
 
-def read_pyg_dataset(name: str, root: Root = None) -> Data:
-    """Reads a dataset such as `"Planetoid/Cora"`: the class in `torch_geometric.datasets` and its argument `name`.
+def load_stored(folder: str | Path, *, verify: bool = True) -> Data:
+    """PyG data of a graph on disk: `graph` instead of `edge_index`; `x` and `y` are read where they are used."""
+    from torch_geometric.data import Data
 
-    Its files are in `root` or else in the folder of the environment variable LGGD_DATA, in PyG's layout, in that folder
-    itself, in `CLASS` or in `CLASS/NAME`. They are only read: PyG's processed files are written to a temporary folder.
-    Raw files may be pickles, which can execute code: use only folders that you trust.
+    graph = Graph.open(folder, verify=verify)
+    stored = graph.stored
+    if stored is None or stored.y is None:
+        raise InputError(str(folder), "have labels", "none", "Build it with a table of nodes that has a label column.")
+    given = {"x": stored.x, "y": stored.y}
+    data = Data(**{name: value for name, value in given.items() if value is not None}, num_nodes=graph.num_nodes)
+    data.graph, data.name = graph, Path(folder).resolve().name
+    classes = stored.metadata.get("classes")
+    data.num_classes = max(int(stored.y.max()) + 1, len(classes or ()))
+    if classes:
+        data.class_names = [str(name) for name in classes]
+    return data
 
-    Returns the `Data` of its one graph.
+
+class NodeNames(Sequence[str]):
+    """The ids of the nodes of a graph on disk as strings, converted when they are asked for."""
+
+    def __init__(self, stored: StoredGraph) -> None:
+        self._ids, self._count = stored.ids(), stored.csr.num_nodes
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        at = range(self._count)[index]
+        if isinstance(at, int):
+            return str(at if self._ids is None else self._ids[at].as_py())
+        if self._ids is None:
+            return [str(k) for k in at]
+        return [str(name) for name in self._ids.take(np.arange(at.start, at.stop, at.step)).to_pylist()]
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, self._count, NAMES_AT_ONCE):
+            yield from self[start : start + NAMES_AT_ONCE]
+
+
+def names_of(data: Data) -> NodeNames | None:
+    """The names of the nodes of data on disk; None for other data."""
+    graph = getattr(data, "graph", None)
+    return NodeNames(graph.stored) if isinstance(graph, Graph) and graph.stored is not None else None
+
+
+def describe_graph(folder: str | Path, *, verify: bool = False) -> dict[str, Any]:
+    """Numbers about a graph on disk: nodes, edges, neighbours per node, features, labels per class, bytes.
+
+    An undirected edge counts once. `verify` compares all checksums, and raises at the first that differs.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from lggd import Graph
+    >>> folder = tempfile.mkdtemp()
+    >>> Graph.from_edges([(0, 1), (1, 2)], symmetrize="max").save(folder)
+    >>> describe_graph(folder)["edges"], describe_graph(folder)["neighbours"]["max"]
+    (2, 2)
     """
-    import torch_geometric.datasets as families
-
-    family, _, title = name.partition("/")
-    if family not in families.__all__:
-        rule = "begin with a class of torch_geometric.datasets, such as Planetoid/Cora"
-        raise InputError("pyg", rule, repr(family), suggestion(family, families.__all__))
-    kind = getattr(families, family)
-    parameters = inspect.signature(kind.__init__).parameters
-    if "name" in parameters and not title and parameters["name"].default is inspect.Parameter.empty:
-        raise InputError("pyg", f"name one of the datasets of {family}", repr(name), f"Write {family}/NAME.")
-    if title and "name" not in parameters:
-        raise InputError("pyg", f"be {family}, which is one dataset", repr(name), "Omit the second part.")
-    arguments = {"name": title} if title else {}
-    if "root" not in parameters:  # needs no files
-        return _only_graph(_build(kind, name, arguments), name)
-    named = root or os.environ.get(FOLDER_VARIABLE)
-    if not named:
-        remedy = f"Name the folder of its files, or set {FOLDER_VARIABLE}."
-        raise InputFileError("root", "be a folder of datasets", "none", remedy)
-    base, missing = Path(named).expanduser(), list[str]()
-    for folder in dict.fromkeys((base / family, base, base / family / title)):
-        try:
-            with tempfile.TemporaryDirectory(prefix="lggd-") as temporary:
-                return _only_graph(_build(_offline(kind, temporary), name, {"root": str(folder), **arguments}), name)
-        except _FilesMissingError as error:
-            missing = missing or error.raw
-            processed = [path for path in error.processed if Path(path).is_file()]
-            if processed:
-                return read_data_file(processed[0])
-    value = f"{base}, which does not have {', '.join(missing)}"
-    raise InputFileError("root", f"be a folder that contains {name} in PyG's layout", value, "Nothing is downloaded.")
+    folder = Path(folder)
+    stored = StoredGraph.open(folder, verify=verify)
+    manifest, neighbours = read_manifest(folder), np.diff(stored.csr.indptr.numpy())
+    counts = neighbours if len(neighbours) else np.zeros(1, np.int64)
+    directed, metadata = bool(manifest["directed"]), stored.metadata
+    facts: dict[str, Any] = {
+        "folder": str(folder), "nodes": manifest["nodes"], "directed": directed,
+        "edges": manifest["edges"] if directed else manifest["edges"] // 2, "weighted": stored.csr.weight is not None,
+        "neighbours": {
+            "min": int(counts.min()), "median": float(np.median(counts)), "mean": float(counts.mean()),
+            "max": int(counts.max()), "isolated": int((neighbours == 0).sum()),
+        },
+        "ids": "ids.arrow" in manifest["files"], "features": 0 if stored.x is None else stored.x.shape[1],
+        "classes": _label_counts(stored), "bytes": sum(file["bytes"] for file in manifest["files"].values()),
+        "checksums": "match" if verify else "not compared",
+        "notes": list(metadata.get("notes", ())),
+    }  # fmt: skip
+    if stored.csr.mapped is not None:
+        stored.csr.mapped.release()
+    return facts
 
 
-def _offline(kind: Any, temporary: str) -> Any:
-    """The same class without downloads, which writes its processed files to a temporary folder."""
-
-    def refuse(self: Any) -> None:
-        missing = [path for path in self.raw_paths if not Path(path).exists()]
-        if missing:
-            folder = kind.processed_dir.fget(self)
-            names = self.processed_file_names
-            names = [names] if isinstance(names, str) else list(names)
-            raise _FilesMissingError(missing, [str(Path(folder, each)) for each in names])
-
-    # PyG calls `_download` where a class has a method `download`.
-    return type(kind.__name__, (kind,), {"processed_dir": property(lambda _: temporary), "_download": refuse})
-
-
-def _build(kind: Any, name: str, arguments: dict[str, Any]) -> Any:
-    try:
-        with silence():
-            return kind(**arguments)
-    except (_FilesMissingError, InputError):
-        raise
-    except Exception as error:  # damaged files may raise anything
-        clause = f"PyG failed with {type(error).__name__}: {error}".rstrip(": ")
-        raise InputError("pyg", f"be a dataset that PyG can read, {name}", but=clause) from error
-
-
-def _only_graph(dataset: Sequence[Data], name: str) -> Data:
-    if len(dataset) != 1:
-        value = f"{len(dataset):,} graphs in {name}"
-        raise InputError("pyg", "be a dataset of one graph", value, "Nodes of one graph are classified.")
-    return dataset[0]
+def _label_counts(stored: StoredGraph) -> dict[str, int] | None:
+    """The number of labels of each class; None without labels."""
+    if stored.y is None:
+        return None
+    y = stored.y.numpy()
+    names = stored.metadata.get("classes") or range(int(y.max(initial=-1)) + 1)
+    counts = np.bincount(y[y >= 0], minlength=len(names))
+    return {str(name): int(count) for name, count in zip(names, counts, strict=False)}

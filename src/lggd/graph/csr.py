@@ -257,24 +257,20 @@ class Layout:
 
     @cached_property
     def _reordered(self) -> Layout:
-        if gaps(self.csr, max_edges=100_000)[0] <= SCATTERED:
+        if mean_gap(self.csr) <= SCATTERED:
             return self
         nodes = reverse_cuthill_mckee(self.csr.to_scipy(), symmetric_mode=self.csr.symmetric)
         order = torch.from_numpy(nodes.astype(np.int64))
         return Layout(self.csr.permuted(order)[0], order)
 
 
-def gaps(csr: CSR, rank: NDArray[Any] | None = None, max_edges: int = 1_000_000) -> tuple[float, float]:
-    """Means of |i - j| / N and log2(1 + |i - j|) over at most `max_edges` edges; i and j are rows, or their `rank`."""
+def mean_gap(csr: CSR, max_edges: int = 100_000) -> float:
+    """The mean of |i - j| / N over at most `max_edges` edges of rows i and columns j."""
     if csr.num_edges == 0:
-        return 0.0, 0.0
+        return 0.0
     sample = np.linspace(0, csr.num_edges - 1, min(csr.num_edges, max_edges)).astype(np.int64)
     rows = np.searchsorted(csr.indptr.numpy(), sample, side="right") - 1
-    columns = csr.indices.numpy()[sample].astype(np.int64)
-    if rank is not None:
-        rows, columns = rank[rows].astype(np.int64), rank[columns].astype(np.int64)
-    gap = np.abs(rows - columns)
-    return float(gap.mean() / csr.num_nodes), float(np.log2(1 + gap).mean())
+    return float(np.abs(rows - csr.indices.numpy()[sample]).mean() / csr.num_nodes)
 
 
 def inverse(order: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 
 import lggd
 from lggd.app.runs.run_input import RunInput
-from lggd.datasets.stored_data import load_stored
+from lggd.datasets.pyg_data import load_stored
 from support.command_line import answer, command, refused
 from support.small_data import blocks
 
@@ -117,7 +117,7 @@ def test_checksums_are_compared_by_the_nodes_of_the_cluster(folder: Path, solved
     "option",
     [
         "--method lggd", "--method kernel-ridge", "--backbone none", "--reference none", "--preset default",
-        "--epochs 5", "--device auto", "--label kind", "--labels-per-class 3", "--data .", "--pyg a/b",
+        "--epochs 5", "--device auto", "--label kind", "--labels-per-class 3", "--data .",
         "--file graph.pt", "--edges edges.csv", "--no-header", "--missing mean",
     ],
 )  # fmt: skip

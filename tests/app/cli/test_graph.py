@@ -41,7 +41,7 @@ def test_build_and_info(tables):
 def test_several_files_and_directions(tables):
     shutil.copy(tables / "edges.csv", tables / "more.csv")
     files = tables / "edges.csv", tables / "more.csv"
-    built = answer("graph", "build", *files, tables / "graph", "--directed", "--order", "given")
+    built = answer("graph", "build", *files, tables / "graph", "--directed")
     assert (built["lines"], built["edges"], built["directed"]) == (8, 3, True)
 
 
@@ -83,7 +83,7 @@ def test_folders_that_are_no_graph(tables):
 def test_a_full_disk(tmp_path):
     ends = np.random.default_rng(0).integers(0, 1000, (300_000, 2))
     np.savetxt(tmp_path / "edges.csv", ends, "%d", ",", header="source,target", comments="")
-    with small_disk(tmp_path / "disk", size="4m") as disk:
+    with small_disk(tmp_path / "disk", size="2m") as disk:
         build = ("graph", "build", tmp_path / "edges.csv", disk.folder / "graph", "--memory", "300MiB")
         status, _, errors = disk.lggd(*build)
         assert status == 1

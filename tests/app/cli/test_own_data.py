@@ -137,16 +137,12 @@ def test_missing_values_and_categories_of_nodes(tmp_path: Path) -> None:
     nodes = "id,kind,age,colour,born\n" + "\n".join(rows) + "\n"
     said = refused(*features(tmp_path, nodes))
     assert "age: 2 cells are missing, the first in line 2; born: 8 cells are dates, the first '2024-01-01'" in said
-    assert "Add --missing mean or --missing drop (without these nodes), or fill them in." in said
+    assert "Add --missing mean, or fill them in." in said
     assert "Correct these cells, or add --ignore born." in said
     filled = answer(*features(tmp_path, nodes, RING, "--ignore", "born", "--missing", "mean"))
     assert filled["nodes"] == 8
     assert "Missing values were replaced by the mean of their column: age (2)." in filled["notes"]
     assert any("Column colour has text: each of its 2 values (x, y) became a feature" in n for n in filled["notes"])
-    dropped = answer(*features(tmp_path, nodes, RING, "--ignore", "born", "--missing", "drop"))
-    assert dropped["nodes"] == 6
-    assert "2 nodes with missing values were left out: age (2)." in dropped["notes"]
-    assert "4 edges to nodes that were left out were left out too." in dropped["notes"]
 
 
 def test_different_weights_of_two_directions_are_said(tmp_path: Path) -> None:
@@ -194,15 +190,6 @@ def test_graphs_in_one_file(tmp_path: Path) -> None:
     assert (arrays["nodes"], arrays["labelled"]) == (34, 34)
     for wrong in (("--nodes", tmp_path / "club.npz"), ("--weight", "w"), ("--labels-per-class", "2")):
         assert "must be omitted with --file" in refused("features", "--file", tmp_path / "club.pt", *wrong)
-
-
-def test_datasets_of_pyg_are_read_where_they_are(tmp_path: Path) -> None:
-    said = refused("features", "--pyg", "Planetoid/Cora", "--data", tmp_path, "--out", tmp_path / "f.csv")
-    assert "`--data` must be a folder that contains Planetoid/Cora in PyG's layout" in said
-    assert "Nothing is downloaded." in said
-    assert "Did you mean 'Planetoid'?" in refused("features", "--pyg", "Planetoit/Cora", "--out", tmp_path / "f.csv")
-    club = answer("features", "--pyg", "KarateClub", "--method", "ggd", "--out", tmp_path / "f.csv")
-    assert (club["nodes"], club["labelled"]) == (34, 4)
 
 
 def test_a_run_with_all_of_it_can_be_updated(tmp_path: Path) -> None:

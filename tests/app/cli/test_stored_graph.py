@@ -11,7 +11,7 @@ import lggd
 from lggd.app.runs import run_input
 from lggd.app.tables.output_files import write_features
 from lggd.closed_form import kernel_ridge
-from lggd.datasets.stored_data import NodeNames
+from lggd.datasets.pyg_data import NodeNames
 from lggd.graph.stored_graph import writing_graph
 from support.command_line import answer, command, refused
 

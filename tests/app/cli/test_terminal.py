@@ -121,7 +121,7 @@ def test_the_program_exits_with_the_code_and_one_line() -> None:
     result = subprocess.run(program("run"), env=environment(), capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert result.stdout == ""
-    rule, remedy = "be a name, or use --edges, --file or --pyg, got none", "Try digits, or --edges FILE --nodes FILE"
+    rule, remedy = "be a name, or use --edges or --file, got none", "Try digits, or --edges FILE --nodes FILE"
     assert result.stderr == f"`DATASET` must {rule}. {remedy}.\n"
 
 

@@ -121,7 +121,7 @@ def by_memory(edges: Path, nodes: Path) -> dict[str, object]:
 
 def by_disk(edges: Path, nodes: Path) -> dict[str, object]:
     out = edges.parent / "graph"
-    built = build_graph(edges, out, nodes=nodes, label="kind", order="given", unbounded=True)
+    built = build_graph(edges, out, nodes=nodes, label="kind", unbounded=True)
     stored, ids = lggd.Graph.open(out).stored, [str(id) for id in node_ids(out)]
     return {
         "ids": ids, "classes": built.metadata["classes"], "names": built.metadata["feature_names"],

@@ -1,8 +1,5 @@
 """Graphs built on disk beside the same graphs built in memory."""
 
-import resource
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lggd
-from lggd.app.tables import building, row_files
+from lggd.app.tables import building
 from lggd.app.tables.building import build_graph
 from lggd.app.tables.edge_columns import EdgeFormat
 from support.stored_edges import edges_by_id, edges_of_table, node_ids
@@ -48,34 +45,13 @@ def frame():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_several_files_of_edges_are_sorted_one_by_one(frame, tmp_path, monkeypatch, weighted):
-    monkeypatch.setattr(row_files, "BYTES_PER_ENTRY", 2**20)  # 512 entries at a time
-    monkeypatch.setattr(building, "MIN_MEMORY", 0)
-    found = []
-    original = row_files.Buckets.sort
-    monkeypatch.setattr(row_files.Buckets, "sort", lambda self, k: (found.append(k), original(self, k))[1])
+def test_edges_are_sorted_in_batches(frame, tmp_path, monkeypatch, weighted):
+    batches = building.Database.batches
+    monkeypatch.setattr(building.Database, "batches", lambda *a, **b: batches(*a, **{**b, "rows": 512}))
     frame = frame if weighted else frame.drop(columns="weight")
     frame.to_csv(tmp_path / "edges.csv", index=False)
-    build_graph(tmp_path / "edges.csv", tmp_path / "graph", memory=2**32)
-    assert len(found) > 5
+    build_graph(tmp_path / "edges.csv", tmp_path / "graph")
     assert edges_by_id(tmp_path / "graph") == edges_of_table(frame, "weight" if weighted else None)
-
-
-def test_there_may_be_more_files_than_a_process_may_open(frame, tmp_path):
-    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    entries = np.bincount(frame["source"], minlength=1000)
-    columns = frame["source"].to_numpy(), frame["target"].to_numpy(), frame["weight"].to_numpy(np.float32)
-    rows = row_files.RowFiles(tmp_path)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
-    try:
-        rows.write(iter([columns]), entries, both=False, weighted=True, memory=0, progress=lambda done, total: None)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    kept = frame[frame["source"] != frame["target"]].groupby(["source", "target"])["weight"].max()
-    csr = rows.open(symmetric=False)
-    assert list(zip(csr.rows.tolist(), csr.indices.tolist(), strict=True)) == list(kept.index)
-    assert np.array_equal(csr.weight, kept.to_numpy(np.float32))
 
 
 def test_integers_that_lie_far_apart(frame, tmp_path):
@@ -168,28 +144,6 @@ def test_truth_values_are_numbers_and_columns_can_be_ignored(tmp_path):
     stored = lggd.Graph.open(tmp_path / "graph").stored
     assert stored.x.tolist() == [[1.5, 1], [2, 2], [1, 3], [4, 4]]
     assert stored.y is None
-
-
-def test_neighbours_are_brought_together_with_all_that_belongs_to_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(building, "MIN_ORDERED_NODES", 1)
-    random = np.random.default_rng(0)
-    name = random.permutation(400)
-    edges = pd.DataFrame({"source": name[:-1], "target": name[1:], "weight": (1 + np.arange(399)) / 400})
-    nodes = pd.DataFrame({"id": np.arange(400), "twice": 2 * np.arange(400), "kind": np.arange(400) % 3})
-    edges.to_csv(tmp_path / "edges.csv", index=False)
-    nodes.to_csv(tmp_path / "nodes.csv", index=False)
-    built = build_graph(tmp_path / "edges.csv", tmp_path / "graph", nodes=tmp_path / "nodes.csv", label="kind")
-    order = built.metadata["node_order"]
-    assert order["changed"]
-    assert order["gap_found"] < order["gap"] / 5
-    stored, ids = lggd.Graph.open(tmp_path / "graph").stored, np.array(node_ids(tmp_path / "graph"))
-    assert not np.array_equal(ids, np.arange(400))
-    assert np.array_equal(stored.x[:, 0], 2 * ids)
-    assert np.array_equal(stored.y, ids % 3)
-    assert edges_by_id(tmp_path / "graph") == edges_of_table(edges, "weight")
-    build_graph(tmp_path / "edges.csv", tmp_path / "given", order="given")
-    assert node_ids(tmp_path / "given") == list(range(400))
-    assert edges_by_id(tmp_path / "given") == edges_by_id(tmp_path / "graph")
 
 
 def test_a_graph_is_replaced_and_nothing_is_left(tmp_path):

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from lggd.app.tables import row_files
+from lggd.app.tables import building
 from lggd.app.tables.building import build_graph
 from lggd.app.tables.edge_columns import EdgeFormat
-from lggd.app.tables.row_files import ArrayFile
+from lggd.app.tables.large_tables import ArrayFile
 from lggd.errors import DiskFullError, InputError
 
 GOOD = "source,target\na,b\nb,c\n"
@@ -116,7 +116,6 @@ def test_node_tables(refused):
 
 
 def test_settings(refused):
-    assert "`order` must be one of neighbours, given" in refused(order="best")
     assert "`memory` must be at least" in refused(memory=1000)
 
 
@@ -141,7 +140,7 @@ def test_a_full_disk_keeps_the_stages_that_are_complete(tmp_path, monkeypatch):
         def append(self, values):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(row_files, "ArrayFile", Full)
+    monkeypatch.setattr(building, "ArrayFile", Full)
     with pytest.raises(DiskFullError, match="resume=True"):
         build_graph(tmp_path / "edges.csv", tmp_path / "graph")
     assert not (tmp_path / "graph").exists()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import lggd
-from lggd.app.tables import building, work_folder
+from lggd.app.tables import building
 from lggd.app.tables.building import build_graph
 from lggd.errors import InputError
 from lggd.graph.stored_graph import StoredGraphWriter
@@ -25,7 +25,7 @@ folder = sys.argv[1]
 StoredGraphWriter.finish = lambda *arguments, **options: os.kill(os.getpid(), signal.SIGKILL)
 build_graph(f"{folder}/edges.csv", f"{folder}/graph", nodes=f"{folder}/nodes.csv", label="kind")
 """
-STAGES = ("nodes", "edges", "numbered", "rows", "order", "arranged", "graph")
+STAGES = ("nodes", "edges", "numbered", "rows")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def built(folder, name="graph", **options):
 @pytest.fixture(scope="module")
 def moments(tables):
     """What lies beside the tables at moments of a build, where it could be killed, and the files of the graph."""
-    stage, finish, found = work_folder.WorkFolder.stage, StoredGraphWriter.finish, {}
+    stage, finish, found = building.WorkFolder.stage, StoredGraphWriter.finish, {}
 
     def keep(moment):
         found[moment] = tables.parent / f"{tables.name}-{'-'.join(moment)}"
@@ -64,8 +64,7 @@ def moments(tables):
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(building, "MIN_ORDERED_NODES", 1)
-        patch.setattr(work_folder.WorkFolder, "stage", run)
+        patch.setattr(building.WorkFolder, "stage", run)
         patch.setattr(StoredGraphWriter, "finish", lambda *a, **b: (keep(("finish", "before")), finish(*a, **b)))
         built(tables)
     files = files_of(tables / "graph")
@@ -75,23 +74,22 @@ def moments(tables):
 
 @pytest.mark.parametrize(
     ("victim", "when"),
-    [("edges", "after"), ("rows", "during"), ("arranged", "after"), ("graph", "during"), ("finish", "before")],
+    [("edges", "after"), ("numbered", "during"), ("rows", "during"), ("rows", "after"), ("finish", "before")],
 )
 def test_an_interrupted_build_is_resumed_with_the_same_bytes(tables, moments, monkeypatch, victim, when):
     found, files = moments
     shutil.copytree(found[victim, when], tables, dirs_exist_ok=True)
-    monkeypatch.setattr(building, "MIN_ORDERED_NODES", 1)
     with pytest.raises(InputError, match="must be the folder of a graph"):
         lggd.Graph.open(tables / "graph")
     done = set()
-    stage = work_folder.WorkFolder.stage
+    stage = building.WorkFolder.stage
 
     def run(self, name, work):
         if name not in self.stages:
             done.add(name)
         return stage(self, name, work)
 
-    monkeypatch.setattr(work_folder.WorkFolder, "stage", run)
+    monkeypatch.setattr(building.WorkFolder, "stage", run)
     built(tables, resume=True)
     complete = len(STAGES) if victim == "finish" else STAGES.index(victim) + (when == "after")
     assert done == set(STAGES[complete:])

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lggd.app.tables.dialect import Numbers, find_dialect
 from lggd.app.tables.edges import read_edge_file
 from lggd.app.tables.nodes import read_node_file
-from lggd.app.tables.table import read_table
+from lggd.app.tables.table import Numbers, find_dialect, read_table
 from lggd.errors import InputError
 from support.table_files import written
 

@@ -48,10 +48,7 @@ def test_missing_values(tmp_path: Path) -> None:
     assert filled.x[2, 1:].tolist() == pytest.approx([1 / 3, 2 / 3])
     assert filled.fill is not None
     assert filled.fill["size"] == 4
-    dropped = read_node_file(path, label="kind", missing="drop")
-    assert (dropped.ids, dropped.dropped, dropped.labels) == (["a", "d"], ("b", "c"), ["x", "y"])
-    assert dropped.x.tolist() == [[1, 0, 1], [8, 1, 0]]
-    with pytest.raises(InputError, match="`missing` must be one of error, mean, drop, got 'median'"):
+    with pytest.raises(InputError, match="`missing` must be one of error, mean, got 'median'"):
         read_node_file(path, label="kind", missing="median")
 
 

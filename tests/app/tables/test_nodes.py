@@ -103,7 +103,7 @@ def test_graphml_attributes_are_columns(tmp_path: Path) -> None:
     nx.write_graphml(graph, tmp_path / "nodes.graphml")
     table = read_node_file(tmp_path / "nodes.graphml", label="kind", ignore=["id"])
     assert (table.ids, table.x.tolist(), table.labels) == (["007", "b"], [[3], [4]], ["red", None])
-    assert read_node_file(tmp_path / "nodes.graphml", ignore=["id", "age"], missing="drop").feature_names == [
+    assert read_node_file(tmp_path / "nodes.graphml", ignore=["id", "age"], missing="mean").feature_names == [
         "kind=red"
     ]
     rejected(tmp_path / "nodes.graphml", "`id_column` must be None for `nodes.graphml`", id_column="id")
@@ -133,8 +133,7 @@ def test_graphml_attributes_are_columns(tmp_path: Path) -> None:
         ),
         (
             "id,size,age\na,1,2\nb,,2\n",
-            f"`nodes.csv` must {RULE}, but size: 1 cell is missing, in line 3. "
-            "Add missing='mean' or missing='drop' (without these nodes), or fill them in.",
+            f"`nodes.csv` must {RULE}, but size: 1 cell is missing, in line 3. Add missing='mean', or fill them in.",
         ),
         (
             "id,age\na,nan\n",
@@ -224,16 +223,16 @@ def test_a_split_is_no_feature_unless_it_is_named_as_one(tmp_path: Path, name: s
     choice = f"split_column='{name}' (train, val and test), ignore=['{name}'] (not used) or category=['{name}']"
     rejected(path, f"{message}training. Add {choice} (a feature).")
     assert read_node_file(path, ignore=[name]).feature_names == []
-    table = read_node_file(path, category=[name], missing="drop")
+    table = read_node_file(path, category=[name], missing="mean")
     assert len(table.feature_names) > 1
-    assert read_node_file(path, categories=table.categories, missing="drop").feature_names == table.feature_names
+    assert read_node_file(path, categories=table.categories, missing="mean").feature_names == table.feature_names
     if 0 not in cells:
         assert read_node_file(path, split_column=name).feature_names == []
 
 
 def test_texts_that_are_no_split_are_features(tmp_path: Path) -> None:
     path = written(tmp_path / "nodes.csv", "id,ride,exam\na,train,test\nb,bus,\n")
-    assert read_node_file(path, missing="drop").feature_names == ["ride=bus", "ride=train", "exam=test"]
+    assert read_node_file(path, missing="mean").feature_names == ["ride=bus", "ride=train", "exam=test"]
 
 
 def test_the_column_of_ids_has_no_classes(tmp_path: Path) -> None:

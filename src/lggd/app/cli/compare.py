@@ -14,9 +14,9 @@ from typer import Exit
 
 from lggd.app import comparison
 from lggd.app.cli import options
-from lggd.app.cli.cluster import TrialsOn
 from lggd.app.cli.options import folder, option
 from lggd.app.cli.run import METHODS as RUN_METHODS
+from lggd.app.cli.run import TrialsOn
 from lggd.app.cli.terminal import FAILED, Terminal, table
 from lggd.errors import InputError
 from lggd.text import counted, number, signed
@@ -123,7 +123,7 @@ def compare_command(
 
 
 def _training_labels(graph: options.GraphOptions, text: str | None) -> int | float | None:
-    """Reads 2.5%, 5/class or 0.025; a bare whole number would be ambiguous."""
+    """Reads 2.5% or 5/class; a bare number would be ambiguous."""
     if graph.split is not None:
         raise InputError("--split", "be omitted: a comparison draws several splits", graph.split, "Use --splits.")
     if graph.split_column is not None:
@@ -139,8 +139,6 @@ def _training_labels(graph: options.GraphOptions, text: str | None) -> int | flo
         value = round(float(match[1]) / 100, 9)
     elif match := re.fullmatch(r"(\d+)/class", compact):
         value = int(match[1])
-    elif re.fullmatch(r"0?\.\d+", compact):
-        value = round(float(compact), 9)
     if value < 1 if isinstance(value, int) else not 0 < value < 1:
         rule = "be a share such as 2.5%, below 100 %, or a number per class such as 5/class"
         raise InputError("--labels", rule, repr(text))

@@ -74,11 +74,10 @@ def distance_command(
         raise InputError("--reverse", "be used with --directed", remedy="Undirected distances have no direction.")
     with terminal.working("Loading lggd"):
         import lggd
-        from lggd._system.files import check_writable
         from lggd.app.tables.edges import read_edge_file
-        from lggd.app.tables.output_files import write_distances
+        from lggd.app.tables.output_files import check_table_writable, write_distances
     if out is not None:
-        check_writable(out)
+        check_table_writable(out)
     with terminal.working(f"Reading {edges}"):
         edge_table = read_edge_file(edges, format=reading.edge_format)
         sources = _read_sources(edge_table, source or [], sources_file)

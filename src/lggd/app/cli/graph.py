@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import typer
 from rich.table import Column, Table
@@ -18,7 +18,6 @@ from lggd.text import number
 graph_app = typer.Typer(help="Graphs on disk: larger than memory, opened at once.", no_args_is_help=True)
 
 EDGES = "Table of edges: .csv, .tsv, .txt or .parquet. Several files, or a pattern in quotes, must have equal columns."
-ORDERS = "Number nodes so that neighbours lie close to each other, or as in the node table or by id."
 CLASSES_SHOWN = 20
 
 
@@ -37,7 +36,6 @@ def build_command(
     unlabelled: list[str] | None = option(None, UNLABELLED, metavar="VALUE"),
     directed: bool = option(False, "Keep edges directed.", "--directed"),
     unbounded: bool = option(False, "Allow edge weights above 1.", "--unbounded"),
-    order: Literal["neighbours", "given"] = option("neighbours", ORDERS),
     memory: str = option("4GiB", "Memory to use, besides a few numbers per node.", metavar="SIZE"),
     resume: bool = option(False, "Continue a build that was interrupted.", "--resume"),
 ) -> None:
@@ -77,13 +75,13 @@ def build_command(
 
         with optional_package("lggd graph build", "lggd[disk]"):
             from lggd.app.tables.building import build_graph
-        from lggd.datasets.stored_data import describe_graph
+        from lggd.datasets.pyg_data import describe_graph
     size = read_size("memory", memory)
     with terminal.progress() as callback:
         try:
             built = build_graph(
                 edges, out, nodes=nodes, label=label, id_column=id_column, unlabelled=unlabelled,
-                format=reading.edge_format, directed=directed, unbounded=unbounded, order=order, memory=size,
+                format=reading.edge_format, directed=directed, unbounded=unbounded, memory=size,
                 resume=resume, callback=callback,
             )  # fmt: skip
         except (KeyboardInterrupt, DiskFullError):
@@ -112,7 +110,7 @@ def info_command(
         lggd graph info copy --verify
     """
     with terminal.working("Loading lggd"):
-        from lggd.datasets.stored_data import describe_graph
+        from lggd.datasets.pyg_data import describe_graph
     with terminal.working(f"Reading {folder}"):
         facts = describe_graph(folder, verify=verify)
     terminal.print_result(facts, _tables(facts))
@@ -131,7 +129,6 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
         labels="none" if facts["classes"] is None else f"{sum(facts['classes'].values()):,}",
         size=size_in_words(facts["bytes"]),
         checksums=facts["checksums"] + ("" if facts["checksums"] == "match" else "; --verify compares them"),
-        opens=f"in {1000 * facts['seconds_to_open']:.0f} ms",
     )
     if facts["classes"]:
         rows = [(name, f"{count:,}") for name, count in facts["classes"].items()]

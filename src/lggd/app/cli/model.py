@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Table
 from typer import Argument, Option
 
-from lggd.app.cli.cluster import StoredOn, predict_on_cluster
 from lggd.app.cli.options import command, file
+from lggd.app.cli.run import StoredOn, predict_on_cluster
 from lggd.app.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
 from lggd.text import counted, number
@@ -31,7 +31,7 @@ CORRECT = "Replace known labels that differ."
 LABELS = "Table of ids and labels (.csv, .tsv or .parquet), or NODE=CLASS."
 Labels = Annotated[list[str], Argument(metavar="LABELS...", help=LABELS, show_default=False)]
 NODES = "Labelled nodes, by name."
-Nodes = Annotated[list[str] | None, Argument(metavar="NODES...", help=NODES, show_default=False)]
+Nodes = Annotated[list[str], Argument(metavar="NODES...", help=NODES, show_default=False)]
 NEW_NODES = "Table of new nodes: an id, and the features of training. .csv, .tsv or .parquet."
 NEW_EDGES = "Table of new edges: source, target and, if there are weights, weight. .csv, .tsv, .parquet or .npz."
 LABEL_TABLE = "Table of ids and labels, of known or new nodes."
@@ -130,8 +130,7 @@ def add_labels_command(
 def remove_labels_command(
     terminal: Terminal,
     model: ModelFolder,
-    nodes: Nodes = None,
-    nodes_file: Path | None = file(None, "Text file with further nodes, one name per line."),
+    nodes: Nodes,
     out: Path | None = file(None, NEW, show_default=NEXT_TO_MODEL),
 ) -> None:
     """Remove labels from a saved model and predict again, without training.
@@ -146,13 +145,8 @@ def remove_labels_command(
 
         lggd add-labels out/digits 17=3 42=8 --correct
     """
-    from lggd.app.tables.graph_files import read_id_file
-
-    names = [*(nodes or []), *(() if nodes_file is None else read_id_file(nodes_file))]
-    if not names:
-        raise InputError("NODES", "name at least one node, or use --nodes-file", "none", "Nothing would change.")
-    removing = f"Removing {counted(len(names), 'label')}"
-    _change(terminal, model, out, removing, lambda saved: saved.remove_labels(names))
+    removing = f"Removing {counted(len(nodes), 'label')}"
+    _change(terminal, model, out, removing, lambda saved: saved.remove_labels(nodes))
 
 
 @command()
@@ -194,7 +188,7 @@ def update_command(
         raise InputError("--nodes", "be a table, or use --edges or --labels", "none of them", "Nothing would change.")
 
     def change(saved: SavedModel) -> tuple[ModelChange, Tensor]:
-        from lggd.app.runs.update import update
+        from lggd.app.runs.saved_model import update
 
         return update(saved, nodes, edges, labels, correct=correct)
 
@@ -213,7 +207,7 @@ def _change(
         check_table_writable(out)
     with ExitStack() as opened:
         with terminal.working(f"Reading {model}"):
-            saved = opened.enter_context(SavedModel.open(model, lambda: terminal.wait_for(str(model))))
+            saved = opened.enter_context(SavedModel.open(model))
             check_table_writable(saved.predictions)
         terminal.node_names = saved.ids
         written: dict[str, Any] = {"model": None, "out": str(out or saved.predictions), "refreshed": [], "outdated": []}
@@ -282,7 +276,7 @@ def _files_written(facts: Mapping[str, Any]) -> Iterator[str]:
     model = [] if facts["model"] is None else [facts["model"]]
     yield f"Wrote {', '.join([facts['out'], *others, *model])}"
     for name in facts["outdated"]:
-        yield f"{name} shows the model as it was trained; a note at its top says so. lggd run writes a new one."
+        yield f"{name} shows the model as it was trained. lggd run writes a new one."
 
 
 def _with_probability(row: Mapping[str, Any]) -> str:

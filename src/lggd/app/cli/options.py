@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TEST_SHARE = 0.3
 # The options of a graph that do not apply to tables alone.
-NOT_OF_TABLES = ("dataset", "file", "pyg", "data", "split", "labels_per_class")
+NOT_OF_TABLES = ("dataset", "file", "data", "split", "labels_per_class")
 TABLES = "Your own tables"
 # The file that marks the folder of a graph on disk, as in lggd.graph.stored_graph, which imports torch.
 GRAPH_MANIFEST = "graph.json"
@@ -141,8 +141,9 @@ def _in_tables(metavar: str | None, help: str, *names: str) -> Any:
 
 
 DATASET = (
-    "digits, moons or karate, which are included; or cora, citeseer, pubmed, computers, photo, actor, chameleon, "
-    "squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA or downloaded once."
+    "Folder of a graph on disk, or a dataset: digits, moons or karate, which are included; or cora, citeseer, pubmed, "
+    "computers, photo, actor, chameleon, squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA "
+    "or downloaded once."
 )
 LABELS = "Labels per class of digits, moons and karate."
 EDGES = "Table of edges: .csv, .tsv, .txt, .parquet, .npz or .graphml."
@@ -151,16 +152,11 @@ UNLABELLED = (
     "Value that means unlabelled, besides an empty cell. Can be repeated. By default -1, NA, N/A, NaN, null, none, "
     "unknown and ?; use '' if all of these are classes."
 )
-PYG = "Dataset of PyG whose files are in LGGD_DATA or --data, such as Planetoid/Cora; nothing is downloaded."
 WEIGHT = "Column of edge weights: similarities, larger means closer. By default the column weight or w."
 LENGTH = "Column of edge lengths: distances, longer means farther."
 JOIN = "How to merge duplicate edges (default: closest)."
 IGNORE = "Column that is not used. Can be repeated."
 SEPARATOR = "Separator of columns: comma, semicolon, tab, bar or space. By default it is detected."
-
-
-def _dataset(kinds: str) -> Any:
-    return Argument(metavar="DATASET", help=f"{kinds}: {DATASET}", show_default=False)
 
 
 @dataclass(frozen=True)
@@ -197,7 +193,7 @@ class EdgeTableOptions(EdgeColumnOptions):
 class GraphOptions(EdgeTableOptions):
     """The graph that a command works on: a dataset by name, or the user's own tables or file."""
 
-    dataset: Annotated[str | None, _dataset("Dataset")]
+    dataset: Annotated[str | None, Argument(metavar="DATASET", help=DATASET, show_default=False)]
     edges: Annotated[Path | None, _in_tables("FILE", EDGES)]
     nodes: Annotated[Path | None, _in_tables("FILE", NODES)]
     label: Annotated[str | None, _in_tables("COLUMN", "Column of classes; see --unlabelled for cells without one.")]
@@ -207,26 +203,25 @@ class GraphOptions(EdgeTableOptions):
     split_column: Annotated[str | None, _in_tables("COLUMN", "Column with the values train, val, test or empty.")]
     unlabelled: Annotated[list[str] | None, _in_tables("VALUE", UNLABELLED)]
     missing: Annotated[
-        Literal["error", "mean", "drop"] | None,
-        _in_tables(None, "Missing features: an error, the mean of the column, or drop these nodes."),
+        Literal["error", "mean"] | None,
+        _in_tables(None, "Missing features: an error, or the mean of the column."),
     ]
     category: Annotated[
         list[str] | None, _in_tables("COLUMN", "Column of numbers that are categories. Can be repeated.")
     ]
     file: Annotated[Path | None, _in_tables("FILE", "Graph in one file instead of tables: .pt (PyG) or .npz (arrays).")]
-    pyg: Annotated[str | None, Option(metavar="NAME", help=PYG)]
     data: Annotated[Path | None, Option(metavar="DIR", help="Folder of datasets.", show_default=DATA)]
     split: Annotated[int | None, Option(min=0, help="Number of the random split.", show_default="0")]
     labels_per_class: Annotated[int | None, Option(min=1, help=LABELS, show_default="5")]
 
     def check(self, test_share: float | None = None) -> None:
         """Raises if options cannot be combined."""
-        one_of = {"DATASET": self.dataset, "--edges": self.edges, "--file": self.file, "--pyg": self.pyg}
+        one_of = {"DATASET": self.dataset, "--edges": self.edges, "--file": self.file}
         given = [flag for flag, value in one_of.items() if value is not None]
         if not given:
             value = "none" if self.nodes is None else "--nodes alone"
             remedy = "Try digits, or --edges FILE --nodes FILE."
-            raise InputError("DATASET", "be a name, or use --edges, --file or --pyg", value, remedy)
+            raise InputError("DATASET", "be a name, or use --edges or --file", value, remedy)
         source, *others = given
         if source == "DATASET" and Path(self.dataset or "").suffix and Path(self.dataset or "").is_file():
             rule, remedy = "name a dataset", "Read tables by --edges and --nodes."
@@ -242,8 +237,7 @@ class GraphOptions(EdgeTableOptions):
             refused.append(("--test-share", test_share, named, "A dataset has test nodes of its own."))
         else:
             refused.append(("--labels-per-class", self.labels_per_class, named, "It applies to datasets by name."))
-            if source != "--pyg":
-                refused.append(("--data", self.data, named, "It is the folder of datasets."))
+            refused.append(("--data", self.data, named, "It is the folder of datasets."))
         if self.split_column is not None:
             defined = (("--test-share", test_share), ("--split", self.split))
             refused += [(*each, "--split-column", "The column defines the test nodes.") for each in defined]
@@ -260,7 +254,7 @@ class GraphOptions(EdgeTableOptions):
         return self.dataset is not None and (Path(self.dataset) / GRAPH_MANIFEST).is_file()
 
     def __str__(self) -> str:
-        return self.dataset or self.pyg or str(self.file or self.edges)
+        return self.dataset or str(self.file or self.edges)
 
     def read(
         self, test_share: float | None = None, fewest_classes: int = 2, on_disk: bool = False, *, verify: bool = True
@@ -280,8 +274,6 @@ class GraphOptions(EdgeTableOptions):
             return RunInput.from_graph(self.dataset, share, split, verify=verify)
         if self.dataset is not None:
             return RunInput.from_dataset(self.dataset, split, self.labels_per_class, self.data)
-        if self.pyg is not None:
-            return RunInput.from_pyg(self.pyg, share, split, self.data)
         if self.file is not None:
             return RunInput.from_file(self.file, share, split)
         edge_format = self.edge_format
@@ -295,17 +287,3 @@ class GraphOptions(EdgeTableOptions):
             given["fewest_classes"] = fewest_classes
         edges: Any = self.edges
         return RunInput.from_tables(edges, self.nodes, share, split, format=edge_format, **given)
-
-
-@dataclass(frozen=True)
-class StoredGraphOptions(GraphOptions):
-    """A graph in memory or on disk."""
-
-    dataset: Annotated[str | None, _dataset("Folder of a graph on disk, or a dataset")]
-
-
-@dataclass(frozen=True)
-class StudioGraphOptions(GraphOptions):
-    """A graph in memory, or that of a saved model."""
-
-    dataset: Annotated[str | None, _dataset("Saved model, folder of lggd run, or a dataset (default: digits)")]

@@ -7,18 +7,21 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.table import Table
-from typer import Context
+from typer import Context, Option
 
 from lggd._system.files import write_errors
 from lggd.app.cli import options
-from lggd.app.cli.cluster import StoredOn, check_run, run_on_cluster
 from lggd.app.cli.options import file, folder, option
 from lggd.app.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
 from lggd.text import counted, number
+
+if TYPE_CHECKING:
+    from lggd.app.runs.run_input import RunInput
+    from lggd.app.runs.saved_model import NodePredictions
 
 DEFAULT_PARENT = Path("out")
 # The models of lggd.app.runs.methods. Repeated here because that module imports torch; a test compares them.
@@ -38,13 +41,22 @@ REFERENCES = "Network trained on the node features alone, for comparison; none t
 FEATURES = "evolved-ridge solves for distances, lggd trains networks on node features, ggd uses the graph alone."
 SHARE = "Fraction of the labels to hold out for accuracy, if there is no split column."
 FLAGS = options.GRAPH_FLAGS | {"address": "--cluster"}
+ADDRESS = "Ray cluster to compute on: HOST:PORT of its head, or auto on one of its nodes."
+STORED = f"{ADDRESS} For graphs on disk, which are solved in closed form."
+TRIALS = f"{ADDRESS} Results are those of one machine."
+StoredOn = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=STORED, show_default=False)]
+TrialsOn = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=TRIALS, show_default=False)]
+SOLVED, PREDICTIONS = "kernel-ridge", "predictions.parquet"
+# The options of lggd run that a cluster uses. All others are refused, so that none is ignored.
+USED = ("dataset", "test_share", "split", "seed", "out", "no_report", "cluster", "as_json", "debug")
+NOT_ALL_LABELS = "The predictions do not use the held-out labels; those of lggd predict with --cluster use all."
 
 
 @options.command(FLAGS)
 def run_command(
     terminal: Terminal,
     context: Context,
-    graph: options.StoredGraphOptions,
+    graph: options.GraphOptions,
     test_share: float | None = option(
         None, SHARE, show_default=str(options.TEST_SHARE), rich_help_panel=options.TABLES
     ),
@@ -81,11 +93,9 @@ def run_command(
 
         lggd run --edges roads.csv --length km --nodes towns.csv --label region --missing mean
 
-    Example with a graph in one file, or a dataset of PyG:
+    Example with a graph in one file:
 
         lggd run --file graph.pt
-
-        lggd run --pyg Planetoid/Cora --data datasets
 
     Example with a graph on disk that may be larger than memory, which
     lggd graph build made:
@@ -127,10 +137,7 @@ def run_command(
     with terminal.progress() as callback:
         result = run(run_input, settings, callback=callback)
     with terminal.working(f"Writing {out}"):
-        record, folder_name = shlex.join(["lggd", *sys.argv[1:]]), str(out)
-        facts = write_run(
-            out, result, command=record, report=not no_report, on_wait=lambda: terminal.wait_for(folder_name)
-        )
+        facts = write_run(out, result, command=shlex.join(["lggd", *sys.argv[1:]]), report=not no_report)
     terminal.print_result(facts, _tables(facts))
 
 
@@ -166,7 +173,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
 @options.command(options.GRAPH_FLAGS)
 def features_command(
     terminal: Terminal,
-    graph: options.StoredGraphOptions,
+    graph: options.GraphOptions,
     method: Literal["evolved-ridge", "lggd", "ggd"] = option("evolved-ridge", FEATURES),
     preset: options.Preset = "default",
     seed: options.Seed = 0,
@@ -219,3 +226,88 @@ def features_command(
         seconds=number(facts["seconds"]),
     )
     terminal.print_result(facts, [about, *run_input.notes, f"Wrote {out}"])
+
+
+# -- graphs on disk on a Ray cluster ----------------------------------------------------------------------------------
+
+
+def check_run(context: Context, folder: str | None) -> None:
+    """Raises if lggd run was given something other than a graph on disk, or an option that a cluster does not use."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if parameter.name not in USED and source is not None and source.name != "DEFAULT":
+            rule = "be omitted with --cluster, which solves kernel ridge with its default settings"
+            raise InputError(parameter.opts[0], rule, remedy="Omit one of the two.")
+    _check_stored(folder)
+
+
+def _check_stored(folder: str | None) -> None:
+    from lggd.graph.stored_graph import MANIFEST, is_stored_graph
+
+    if folder is None or not is_stored_graph(folder):
+        rule = f"be used with the folder of a graph on disk, which contains {MANIFEST}"
+        remedy = "Build one with `lggd graph build`, or omit --cluster."
+        raise InputError("--cluster", rule, "none" if folder is None else folder, remedy)
+
+
+def run_on_cluster(terminal: Terminal, run_input: RunInput, address: str, out: Path, seed: int) -> dict[str, Any]:
+    """Classifies the nodes of a graph on disk and measures accuracy on the held-out ones; returns facts of a run."""
+    from lggd._system.files import replacing_folder
+    from lggd.app.runs.methods import RunSettings
+    from lggd.app.runs.run import NO_REFERENCE, SUMMARY, UNKNOWN_ACCURACY, input_facts
+    from lggd.estimator.storage import write_json
+
+    predictions, solution = _solve(terminal, run_input, address, seed)
+    right = (predictions.probabilities.argmax(1) == run_input.data.y)[run_input.held_out]
+    accuracy = 100 * float(right.double().mean()) if len(right) else None
+    settings = RunSettings(SOLVED, seed=seed, reference="none")
+    facts = {
+        **input_facts(run_input, settings, predictions.labels), **solution,
+        "accuracy": {"reference": None, "model": accuracy},
+        "training_seconds": {"reference": None, "model": solution["seconds"]}, "p_value": None, "additions": [],
+        "notes": [*solution["notes"], NO_REFERENCE, UNKNOWN_ACCURACY if accuracy is None else NOT_ALL_LABELS],
+        "out": str(out), "files": [PREDICTIONS, SUMMARY],
+    }  # fmt: skip
+    with terminal.working(f"Writing {out}"), replacing_folder(out, SUMMARY) as folder:
+        predictions.write(folder / PREDICTIONS)
+        write_json(folder / SUMMARY, facts)
+    return facts
+
+
+def predict_on_cluster(terminal: Terminal, folder: Path, address: str) -> tuple[NodePredictions, dict[str, Any]]:
+    """Predicts the class of every node of a graph on disk from all of its labels; returns facts about that, too."""
+    _check_stored(str(folder))
+    from lggd.app.runs.run_input import RunInput
+
+    with terminal.working(f"Reading {folder}"):
+        run_input = RunInput.from_graph(folder, test_share=0.0, verify=False)  # every node compares checksums
+    return _solve(terminal, run_input, address)
+
+
+def _solve(
+    terminal: Terminal, run_input: RunInput, address: str, seed: int = 0
+) -> tuple[NodePredictions, dict[str, Any]]:
+    """Predictions from the labels that are not held out, and facts about the solution."""
+    import torch
+
+    from lggd.app.runs.saved_model import NodePredictions
+    from lggd.closed_form import KernelRidge
+    from lggd.cluster import connect, solve
+
+    data = run_input.data
+    labels = torch.where(data.train_mask, data.y, -1)
+    settings = KernelRidge(agreement=None, topology_kernels=(), seed=seed)  # the others need all edges in one place
+    start = time.perf_counter()
+    with terminal.working(f"Solving on the cluster {address}"), connect(address):
+        model = solve(data.graph, labels, settings)
+    losses = model.metadata_["cluster"]["losses"]
+    lost = f"Workers or nodes were lost {losses} times; their work was done again."
+    facts = {
+        "method": SOLVED, "cluster": address, "edges": run_input.num_edges, "seconds": time.perf_counter() - start,
+        "ridge": model.ridge_, "inverse_temperature": model.inverse_temperature_, "loss": model.loss_,
+        "kernels": len(model.kernels_), "losses": losses, "notes": [*run_input.notes, *([lost] if losses else [])],
+    }  # fmt: skip
+    probabilities = model.predict_proba()
+    return NodePredictions(
+        run_input.name, run_input.ids, run_input.classes[: model.num_classes_], labels, probabilities
+    ), facts

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from lggd.app.cli.options import GRAPH_FLAGS, TABLES, GraphOptions, StudioGraphOptions, command, file, option
+from lggd.app.cli.options import GRAPH_FLAGS, TABLES, GraphOptions, command, file, option
 from lggd.app.cli.terminal import Terminal
 from lggd.errors import InputError
 
@@ -25,7 +25,7 @@ SHARE = "Fraction of the labels of tables to hold out for accuracy; without, it 
 @command(GRAPH_FLAGS)
 def studio_command(
     terminal: Terminal,
-    graph: StudioGraphOptions,
+    graph: GraphOptions,
     test_share: float | None = option(None, SHARE, show_default="0", rich_help_panel=TABLES),
     start_empty: bool = option(False, "Start without the labels of the graph.", "--start-empty"),
     store: Path | None = file(None, STORE, show_default="out/studio/NAME.sqlite"),
@@ -37,6 +37,7 @@ def studio_command(
 ) -> None:
     r"""Label nodes in a browser, and watch the predictions of the whole graph change.
 
+    DATASET is digits by default, and may be a saved model or a folder of lggd run.
     Tables need no labels: --label may be omitted, and classes added on the
     page. Labels are saved in the file --store; a restart shows them.
 
@@ -79,7 +80,7 @@ def _read(options: GraphOptions, test_share: float | None, start_empty: bool) ->
         return StudioGraph.from_model(options.dataset)
     if options.edges is None and options.nodes is not None:
         raise InputError("--edges", "be a table, because --nodes is one", "none", "Add --edges FILE.")
-    if options.edges is None and options.file is None and options.pyg is None:
+    if options.edges is None and options.file is None:
         options = GraphOptions(**{**vars(options), "dataset": options.dataset or "digits"})
     if options.edges is None or options.label is not None:
         options.check(test_share)

@@ -115,10 +115,6 @@ class Terminal:
         """Prints a message to stderr."""
         self.err.print(sentence, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    def wait_for(self, folder: str) -> None:
-        """Says that the command waits for another one."""
-        self.say(f"Waiting for another command that is changing {folder}.", "yellow")
-
     def print_result(self, value: Mapping[str, Any], shown: Iterable[Table | str]) -> None:
         """Prints the result: `value` as one JSON object with --json, otherwise the tables and sentences `shown`."""
         if self.as_json:

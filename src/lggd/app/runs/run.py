@@ -7,7 +7,7 @@ import datetime
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -221,6 +221,19 @@ def predictions_name(model: Member) -> str:
     return PREDICTIONS if model.data_.graph is None else f"{Path(PREDICTIONS).stem}.parquet"
 
 
+def write_tables(
+    folder: Path, model: Member, ids: Sequence[str], classes: Sequence[str], probabilities: Tensor,
+    features: Tensor | None,
+) -> list[str]:  # fmt: skip
+    """Writes the tables of predictions and, if there are any, features; returns the names of the files."""
+    files = [predictions_name(model)]
+    write_predictions(folder / files[0], ids, classes, probabilities, model.labels_.cpu())
+    if features is not None:
+        write_features(folder / FEATURES, ids, model.metadata_["feature_names"], features)
+        files.append(FEATURES)
+    return files
+
+
 def now() -> str:
     """The time in ISO 8601, as it is recorded."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -242,20 +255,16 @@ def write_run(
     *,
     command: str = "lggd run",
     report: bool = True,
-    on_wait: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """Writes all files to the folder `out`, replacing an earlier run; returns the summary written to `run.json`.
 
-    Waits for commands that change the model of the earlier run, and calls `on_wait` if that takes long.
+    Waits for commands that change the model of the earlier run.
     """
     run_input, settings = result.input, settings_record(result, command)
     facts = run_facts(result, out, report=report)
-    with replacing_folder(out, SUMMARY, on_wait) as folder:
-        predictions = folder / predictions_name(result.model)
-        write_predictions(predictions, run_input.ids, run_input.classes, result.probabilities, result.labels)
-        if result.features is not None:
-            names = result.model.metadata_["feature_names"]
-            write_features(folder / FEATURES, run_input.ids, names, result.features)
+    with replacing_folder(out, SUMMARY) as folder:
+        names = run_input.ids, run_input.classes
+        write_tables(folder, result.model, *names, result.probabilities, result.features)
         result.model.save(folder / MODEL)
         storage.write_json(folder / SETTINGS, settings)
         if REPORT in facts["files"]:

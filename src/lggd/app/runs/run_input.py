@@ -14,8 +14,7 @@ from lggd._system.memory import fingerprint
 from lggd.app.tables.edge_columns import AS_DETECTED, EdgeFormat
 from lggd.app.tables.graph_files import read_graph_files
 from lggd.datasets.by_name import load
-from lggd.datasets.pyg_data import MASKS, checked_data, read_data_file, read_pyg_dataset
-from lggd.datasets.stored_data import NodeNames, load_stored
+from lggd.datasets.pyg_data import MASKS, NodeNames, checked_data, load_stored, read_data_file
 from lggd.errors import InputError
 from lggd.inputs import NodeData
 from lggd.validation import check_int, check_real, listed
@@ -135,16 +134,23 @@ class RunInput:
         The masks of the file tell which nodes are held out, those of number `split` if there are several; without masks
         the fraction `test_share` of the labels of each class is held out, as for tables.
         """
+        _check_hold_out(test_share, split)
         data, checks = checked_data(read_data_file(path), path)
         notes = list(checks)
         units = _standardize(data, notes)
-        return cls._from_data(Path(path).stem, data, {"file": str(path)}, test_share, split, notes, units)
-
-    @classmethod
-    def from_pyg(cls, name: str, test_share: float = 0.3, split: int = 0, root: str | Path | None = None) -> RunInput:
-        """Reads a dataset of PyG by name, as in `read_pyg_dataset`; nodes are held out as in `from_file`."""
-        data, notes = checked_data(read_pyg_dataset(name, root), name)
-        return cls._from_data(name.replace("/", "-").lower(), data, {"pyg": name}, test_share, split, list(notes), {})
+        y, drawn = data.y, data.get("train_mask") is None
+        largest, read = _scale_weights(data, notes), None
+        if units or largest != 1:
+            features = 0 if data.get("x") is None else data.x.shape[1]
+            read = Columns([str(k) for k in range(features)], [], **units, largest_weight=largest)
+        notes += _hold_out(data, test_share, split) if drawn else _choose_masks(data, split)
+        data.num_classes = int(y.max()) + 1
+        classes = [str(k) for k in range(data.num_classes)]
+        counts = [f"{int((y == k).sum()):,} {name}" for k, name in enumerate(classes)]
+        labels = f"Labels: {listed(counts)}; {int((y < 0).sum()):,} of {len(y):,} nodes are unlabelled."
+        origin = {"file": str(path), "test_share": test_share if drawn else None, "split": split}
+        ids = [str(k) for k in range(len(y))]
+        return cls(Path(path).stem, data, ids, classes, origin, drawn, (labels, *notes), read)
 
     @classmethod
     def from_graph(
@@ -161,25 +167,6 @@ class RunInput:
         labelled = f"{int((data.y >= 0).sum()):,} of {data.num_nodes:,} nodes are labelled. The graph stays on disk."
         origin = {"graph": str(Path(folder).resolve()), "test_share": test_share, "split": split}
         return cls(data.name, data, NodeNames(stored), list(names), origin, True, (labelled, *notes))
-
-    @classmethod
-    def _from_data(
-        cls, name: str, data: Data, origin: dict[str, Any], test_share: float, split: int, notes: list[str],
-        units: dict[str, Any],
-    ) -> RunInput:  # fmt: skip
-        _check_hold_out(test_share, split)
-        y, drawn = data.y, data.get("train_mask") is None
-        largest, read = _scale_weights(data, notes), None
-        if units or largest != 1:
-            features = 0 if data.get("x") is None else data.x.shape[1]
-            read = Columns([str(k) for k in range(features)], [], **units, largest_weight=largest)
-        notes += _hold_out(data, test_share, split) if drawn else _choose_masks(data, split)
-        data.num_classes = int(y.max()) + 1
-        classes = [str(k) for k in range(data.num_classes)]
-        counts = [f"{int((y == k).sum()):,} {name}" for k, name in enumerate(classes)]
-        labels = f"Labels: {listed(counts)}; {int((y < 0).sum()):,} of {len(y):,} nodes are unlabelled."
-        origin = {**origin, "test_share": test_share if drawn else None, "split": split}
-        return cls(name, data, [str(k) for k in range(len(y))], classes, origin, drawn, (labels, *notes), read)
 
     @property
     def held_out(self) -> Tensor:
@@ -252,7 +239,7 @@ def _scale_weights(data: Data, notes: list[str]) -> float:
     return largest
 
 
-def _standardize(data: Data, notes: list[str]) -> dict[str, list[float]]:
+def _standardize(data: Data, notes: list[str]) -> dict[str, Any]:
     """Standardizes each column of the features, unless most entries are 0; returns its mean and standard deviation."""
     x = getattr(data, "x", None)
     if x is None or int(x.count_nonzero()) < SPARSE_BELOW * x.numel():

@@ -1,16 +1,15 @@
-"""A saved model with the names of its nodes and classes, to predict and to change its labels.
+"""A saved model with the names of its nodes and classes, to predict, and to change its labels, nodes and edges.
 
-When a saved model changes, the files next to it are written anew, or marked as outdated where they cannot be, at once
-with the model: see `SIDECARS` in `lggd._system.files`.
+When a saved model changes, the tables next to it are written anew, at once with the model: see `SIDECARS` in
+`lggd._system.files`.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,21 @@ import torch
 from torch import Tensor
 
 from lggd._system.files import SIDECARS, locked_folder, recover_folder, replacing, replacing_folder
-from lggd.app.runs.run import FEATURES, MODEL, REPORT, SUMMARY, now, predictions_name, read_object
-from lggd.app.tables.graph_files import read_label_file
-from lggd.app.tables.output_files import write_features, write_predictions
-from lggd.datasets.stored_data import names_of
+from lggd.app.runs.run import FEATURES, MODEL, REPORT, SUMMARY, now, predictions_name, read_object, write_tables
+from lggd.app.runs.run_input import Columns
+from lggd.app.tables.graph_files import read_label_file, read_undirected_edges
+from lggd.app.tables.nodes import ID_NAMES, node_columns, read_node_file
+from lggd.app.tables.output_files import write_predictions
+from lggd.app.tables.table import find_column
+from lggd.datasets.pyg_data import names_of
 from lggd.errors import InputError
 from lggd.estimator import Member, storage
-from lggd.html import escape_text
 from lggd.inputs.labels import LastLabelError
 from lggd.models import load_model
-from lggd.text import timestamp
 from lggd.validation import listed, suggestion
 
-# A page begins with this note once the model has changed.
-NOTE = re.compile(r"<!-- changed -->.*?<!-- /changed -->\n?", re.DOTALL)
-STYLE = "margin:0;padding:.8em 1.2em;background:#fff3cd;color:#4a3800;font:1rem/1.5 system-ui,sans-serif"
+# Weights of the same edge in two tables may differ by rounding.
+SAME_WEIGHT = 1e-5
 
 
 @dataclass(frozen=True)
@@ -109,12 +108,12 @@ class SavedModel:
 
     @classmethod
     @contextmanager
-    def open(cls, path: str | Path, on_wait: Callable[[], None] | None = None) -> Iterator[SavedModel]:
+    def open(cls, path: str | Path) -> Iterator[SavedModel]:
         """Loads a model in order to change it: until the end no other process can. See `locked_folder`."""
         folder = _named(model_folder(Path(path)))
         if not (folder / storage.SETTINGS_FILE).is_file():
             storage.read_settings(folder)  # says what is missing
-        with locked_folder(folder.parent if belongs_to_run(folder) else folder, on_wait):
+        with locked_folder(folder.parent if belongs_to_run(folder) else folder):
             recover_folder(folder)
             yield cls(path)
 
@@ -275,7 +274,7 @@ class SavedModel:
     def save(self, out: str | Path | None = None) -> dict[str, list[str]]:
         """Replaces the saved model and the files next to it, all or nothing.
 
-        Returns the files next to it that were "refreshed", and those that are only marked as "outdated".
+        Returns the files next to it that were "refreshed", and those that are "outdated" now.
 
         Predictions are written to `out`, too; for a model that belongs to no run, only there. They are those of
         lggd predict to the last bit.
@@ -325,48 +324,164 @@ def write_sidecar_files(
 ) -> dict[str, list[str]]:
     """Writes the files that belong next to a changed model, whose folder will be `place`, into `folder`.
 
-    Returns the names of those that are "refreshed", and of those that are only marked as "outdated".
-
-    In the folder of a run these are predictions, features and the summary. The report shows what was measured when the
-    model was trained, with classes of held-out nodes that are not stored: a note in it says that the model changed.
+    In the folder of a run these are predictions, features and the summary, which are "refreshed". The report is
+    "outdated": it shows what was measured when the model was trained, with classes of held-out nodes not stored here.
     """
-    files, marked = [predictions_name(model)], list[str]()
-    probabilities = model.predict_proba().cpu()
-    write_predictions(folder / files[0], ids, classes, probabilities, model.labels_.cpu())
-    if not belongs_to_run(place):
-        return {"refreshed": files, "outdated": marked}
-    run = place.parent
-    if (run / FEATURES).is_file() and (features := _features(model)) is not None:
-        write_features(folder / FEATURES, ids, model.metadata_["feature_names"], features)
-        files.append(FEATURES)
-    when = now()
-    if (run / REPORT).is_file():
-        page = _marked_page((run / REPORT).read_text(encoding="utf-8"), when, files)
-        if page is not None:
-            (folder / REPORT).write_text(page, encoding="utf-8", newline="\n")
-        marked.append(REPORT)
-    files.append(SUMMARY)
+    run, is_run, features = place.parent, belongs_to_run(place), getattr(model, "features_", None)
+    named = is_run and (run / FEATURES).is_file() and features is not None and "feature_names" in model.metadata_
+    table = features.features(model.data_).cpu() if named and features is not None else None
+    files = write_tables(folder, model, ids, classes, model.predict_proba().cpu(), table)
+    if not is_run:
+        return {"refreshed": files, "outdated": []}
+    effects = {"refreshed": [*files, SUMMARY], "outdated": [REPORT] if (run / REPORT).is_file() else []}
     facts = {
-        "when": when, "nodes": len(ids), "edges": model.data_.num_edges // 2,
-        "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), "refreshed": files,
-        "outdated": marked,
+        "when": now(), "nodes": len(ids), "edges": model.data_.num_edges // 2,
+        "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), **effects,
     }  # fmt: skip
     storage.write_json(folder / SUMMARY, {**read_object(run / SUMMARY, "be the summary of a run"), "updated": facts})
-    return {"refreshed": files, "outdated": marked}
+    return effects
 
 
-def _features(model: Member) -> Tensor | None:
-    features = getattr(model, "features_", None)
-    return None if features is None or "feature_names" not in model.metadata_ else features.features(model.data_).cpu()
+# -- nodes, edges and labels from tables ------------------------------------------------------------------------------
 
 
-def _marked_page(page: str, when: str, current: Sequence[str]) -> str | None:
-    """The page with a note at its top, instead of an earlier one; None if it is no page."""
-    text = (
-        f"The model has changed since this page was written, last on {timestamp(when)}. The page shows the model as it "
-        f"was trained and measured; {' and '.join(current)} show it as it is now."
-    )
-    note = f'<!-- changed -->\n<p role="note" style="{STYLE}">{escape_text(text)}</p>\n<!-- /changed -->\n'
-    page = NOTE.sub("", page, count=1)
-    body = re.search(r"<body[^>]*>\n?", page)
-    return None if body is None else page[: body.end()] + note + page[body.end() :]
+def update(
+    saved: SavedModel,
+    nodes: Path | None = None,
+    edges: Path | None = None,
+    labels: Path | None = None,
+    *,
+    correct: bool = False,
+) -> tuple[ModelChange, Tensor]:
+    """Adds the nodes, edges and labels of these tables to the model, in this order; returns the new probabilities.
+
+    With `correct`, labels may replace known ones. Nothing is written: save the model afterwards.
+    """
+    total, probabilities = ModelChange(), saved.probabilities()
+    before = probabilities.argmax(1)
+    if nodes is not None or edges is not None:
+        _check_changeable(saved)
+        ids, x = ([], torch.empty(0, 0)) if nodes is None else _read_nodes(saved, nodes)
+        edge_index, weight, known_edges = torch.empty(2, 0, dtype=torch.int64), None, 0
+        if edges is not None:
+            edge_index, weight, known_edges = _read_edges(saved, edges, [*saved.ids, *ids])
+
+        def change() -> None:
+            if ids:
+                saved.model.add_nodes(x, edge_index, weight)
+            elif edge_index.shape[1]:
+                saved.model.add_edges(edge_index, weight)
+
+        _, probabilities, measured = saved.apply(change)
+        total = ModelChange(len(ids), edge_index.shape[1] // 2, known_edges=known_edges, **measured)
+        saved.ids = [*saved.ids, *ids]
+        saved.model.metadata_["ids"] = saved.ids
+    if labels is not None:
+        added, probabilities = saved.add_labels(labels, correct=correct)
+        counts = {name: getattr(total, name) for name in ("new_nodes", "new_edges", "known_edges")}
+        total = replace(added, **counts, milliseconds=total.milliseconds + added.milliseconds)
+    changed = int((probabilities.argmax(1)[: len(before)] != before).sum())
+    return replace(total, changed=changed), probabilities
+
+
+def _check_changeable(saved: SavedModel) -> None:
+    model = saved.model
+    if saved.of_samples:
+        remedy = "Predict new samples with KNNGraphClassifier.predict."
+        raise InputError("model", "have a graph of its own", "a classifier of samples", remedy)
+    if not getattr(model, "accepts_nodes", False):
+        remedy = "Fit again on the new graph, or use KernelRidge()."
+        raise InputError("model", "accept nodes and edges without training", type(model).__name__, remedy)
+
+
+def _columns(saved: SavedModel) -> Columns:
+    """How the tables of training were read; without a record, features are numbered."""
+    stored = saved.model.metadata_.get("columns")
+    if isinstance(stored, dict):
+        return Columns(**stored)
+    x = saved.model.data_.x
+    return Columns([] if x is None else [str(k) for k in range(x.shape[1])], [])
+
+
+def _read_nodes(saved: SavedModel, path: Path) -> tuple[list[str], Tensor]:
+    """The ids of new nodes, and their features as in training."""
+    columns = _columns(saved)
+    names = node_columns(path, columns.table_columns)
+    id_name = _check_columns(path, names, columns)
+    others = [name for name in names if name != id_name and name not in columns.table_columns]
+    missing = "mean" if columns.fill else "error"
+    encoding: dict[str, Any] = {"categories": columns.categories, "fill": columns.fill, "missing": missing}
+    try:
+        table = read_node_file(path, id_column=id_name, ignore=others, **encoding)
+    except InputError as error:
+        if not error.hints:
+            raise
+        # What is missing or ignored was decided in training.
+        raise error.replace(remedy="Fill in or correct these cells.", hints={}) from error
+    known = set(saved.ids)
+    repeated = [name for name in table.ids if name in known]
+    if repeated:
+        raise InputError(path, "contain new nodes", f"{listed(repeated)}, which the model has", "Remove these rows.")
+    order = [table.feature_names.index(name) for name in columns.features]
+    x = torch.from_numpy(table.x)[:, order]
+    if columns.mean is not None and columns.deviation is not None:
+        x = (x - torch.tensor(columns.mean)) / torch.tensor(columns.deviation)
+    return table.ids, x
+
+
+def _check_columns(path: Path, names: Sequence[str], columns: Columns) -> str:
+    """Returns the column of ids; raises an error that names all columns that are missing or unknown."""
+    used = columns.table_columns
+    free = [name for name in names if name not in used and name not in columns.ignored]
+    place = find_column(free, ID_NAMES)
+    id_name = columns.id_column if columns.id_column in names else free[place or 0] if free else None
+    missing = [name for name in used if name not in names]
+    unknown = [name for name in free if name != id_name]
+    clauses = [f"it lacks {listed(missing)}"] if missing else []
+    if unknown:
+        clauses.append(f"it has {listed(unknown)}, which {'was' if len(unknown) == 1 else 'were'} not there")
+    if clauses:
+        features = listed(used) if used else "none"
+        rule = f"have an id and the features of training ({features})"
+        raise InputError(path, rule, but=" and ".join(clauses), remedy="Rename, add or remove columns.")
+    if id_name is None:
+        raise InputError(path, "have a column of ids", listed(list(names)) or "none", "Add one called id.")
+    return id_name
+
+
+def _read_edges(saved: SavedModel, path: Path, ids: Sequence[str]) -> tuple[Tensor, Tensor | None, int]:
+    """The new edges of a table in both directions, their weights, and how many others the model has already."""
+    columns = _columns(saved)
+    edges, weight = read_undirected_edges(path, ids, columns.edge_format, columns.symmetrize)
+    known, known_weight = saved.model.data_.edges
+    if weight is None and known_weight is not None:
+        remedy = "Add a third column, weight."
+        raise InputError(path, "have weights, because the edges of the model have weights", "none", remedy)
+    if weight is not None:
+        weight = _scaled(weight, columns, path)
+        weight = None if known_weight is None and bool((weight == 1).all()) else weight
+    keys, (known_keys, order) = edges[0] * len(ids) + edges[1], (known[0] * len(ids) + known[1]).sort()
+    present = torch.isin(keys, known_keys)
+    if weight is not None:
+        was = torch.ones(len(order)) if known_weight is None else known_weight.float()[order]
+        differ = (was[torch.searchsorted(known_keys, keys[present])] - weight[present]).abs() > SAME_WEIGHT
+        if bool(differ.any()):
+            i, j = (ids[k] for k in edges[:, present][:, differ][:, 0].tolist())
+            remedy = "Remove the row, or train again."
+            raise InputError(path, f"give the edge between {i!r} and {j!r} its known weight", "another", remedy)
+    return edges[:, ~present], None if weight is None else weight[~present], int(present.sum()) // 2
+
+
+def _scaled(weight: Tensor, columns: Columns, path: Path) -> Tensor:
+    """Weights of a table divided by the largest of training, which they must not exceed unless it was 1."""
+    largest = columns.largest_weight
+    weight = (weight / largest).float()
+    if len(weight) and float(weight.max()) > 1 + SAME_WEIGHT:
+        if columns.edges.get("length"):
+            rule = f"have lengths from {largest**-0.5:g}, the shortest of training"
+            value = f"{(largest * float(weight.max())) ** -0.5:g}"
+            raise InputError(path, rule, value, "Use longer edges, or train again.")
+        if largest != 1:
+            rule = f"have weights up to {largest:g}, the largest of training"
+            raise InputError(path, rule, f"{largest * float(weight.max()):g}", "Use smaller weights, or train again.")
+    return weight.clamp(max=1) if largest != 1 else weight

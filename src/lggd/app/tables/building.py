@@ -2,50 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from lggd._system.files import check_folder_writable, locked_folder, write_errors
+from lggd._system.files import check_folder_writable, locked_folder, write_errors, write_text
 from lggd.app.tables.database import Database, Files, import_duckdb, sql_text
 from lggd.app.tables.edge_columns import AS_DETECTED, EdgeFormat
 from lggd.app.tables.graph_files import length_note
-from lggd.app.tables.large_tables import MAX_UNKNOWN, LargeEdges, LargeNodes
-from lggd.app.tables.node_order import MIN_GAIN, neighbour_order
-from lggd.app.tables.row_files import EDGES_AT_ONCE, ArrayFile, RowFiles, count_entries
-from lggd.app.tables.table import parquet_column, write_parquet
-from lggd.app.tables.work_folder import WorkFolder
+from lggd.app.tables.large_tables import MAX_UNKNOWN, ArrayFile, LargeEdges, LargeNodes
+from lggd.app.tables.table import parquet_column
 from lggd.errors import DiskFullError, InputError
-from lggd.graph.csr import MIN_ORDERED_NODES, SCATTERED, gaps, inverse
-from lggd.graph.stored_graph import MANIFEST, StoredGraphWriter, writing_graph
+from lggd.graph.stored_graph import MANIFEST, writing_graph
 from lggd.progress import Callback, Progress
-from lggd.validation import check_name
 
 MEMORY, MIN_MEMORY = 2**32, 2**28
 MAX_NODES = 2**31
 # Files in the folders of the stages.
 IDS, EDGES = "ids.parquet", "edges.parquet"
-# Bytes per integer between the smallest and the largest id, in which their numbers are looked up.
-BYTES_PER_INTEGER = 12
-# Rows of features that are copied at a time.
-NODES_AT_ONCE = 2**16
+# Ids that an unknown one is compared with, to suggest another.
+IDS_COMPARED = 2**16
+STATE = "build.json"
+# Changes when files of a stage mean something else.
+VERSION = 3
 
 Array = NDArray[Any]
-
-
-class NodeOrder(StrEnum):
-    """How nodes are numbered: so that neighbours lie close to each other, or by the node table or their ids."""
-
-    NEIGHBOURS = "neighbours"
-    GIVEN = "given"
 
 
 @dataclass(frozen=True)
@@ -70,7 +59,6 @@ def build_graph(
     format: EdgeFormat = AS_DETECTED,
     directed: bool = False,
     unbounded: bool = False,
-    order: NodeOrder | str = NodeOrder.NEIGHBOURS,
     memory: int = MEMORY,
     resume: bool = False,
     callback: Callback | None = None,
@@ -79,6 +67,7 @@ def build_graph(
 
     Columns and cells are read as in `read_edge_file` and `read_node_file`, and the same are refused. Edges are
     undirected and may be listed once or twice; of repeated ones the largest weight counts. Self-loops are left out.
+    Nodes are numbered as in their table, or in the order of their ids.
     Lengths ℓ become weights (ℓ₀/ℓ)², where ℓ₀ is the shortest. Weights are stored as float32.
 
     DuckDB reads plain tables. Where decimal commas, or quotes after blanks, need the reader of rows, edges take several
@@ -101,9 +90,6 @@ def build_graph(
         Keeps directions: the row of the source holds the target.
     unbounded : bool
         Allows weights above 1.
-    order : NodeOrder or str
-        `neighbours` numbers nodes so that neighbours lie close to each other, if they do not yet; `given` keeps the
-        order of the node table, or of the ids.
     memory : int
         Bytes that the build may use, besides a few numbers per node and the libraries themselves.
     resume : bool
@@ -134,7 +120,6 @@ def build_graph(
     Graph(nodes=3, edges=4, on disk)
     """
     import_duckdb()
-    check_name("order", order, list(NodeOrder))
     if memory < MIN_MEMORY:
         raise InputError("memory", f"be at least {MIN_MEMORY // 2**20} MiB", f"{memory} bytes")
     if nodes is None and label is not None:
@@ -146,7 +131,7 @@ def build_graph(
         large_nodes = LargeNodes(nodes, label=label, id_column=id_column, unlabelled=unlabelled, format=format)
     large_edges = LargeEdges(edges, format, large_nodes, unbounded=unbounded)
     settings = {
-        "format": asdict(format), "directed": directed, "unbounded": unbounded, "order": str(order), "label": label,
+        "format": asdict(format), "directed": directed, "unbounded": unbounded, "label": label,
         "id_column": id_column, "unlabelled": None if unlabelled is None else list(unlabelled),
     }  # fmt: skip
     files = [*large_edges.source.paths, *(large_nodes.source.paths if large_nodes else ())]
@@ -155,8 +140,7 @@ def build_graph(
         report = callback or (lambda progress: None)
         try:
             with write_errors(out), Database(memory // 2, work.path) as database:
-                choices = directed, NodeOrder(order), memory
-                built = _Build(work, database, large_edges, large_nodes, *choices, report).run(out)
+                built = _Build(work, database, large_edges, large_nodes, directed, report).run(out)
         except DiskFullError as error:
             work.drop_incomplete()
             remedy, hints = "Free some space and run it again with {resume}.", {"resume": "resume=True"}
@@ -180,8 +164,6 @@ class _Build:
     edges: LargeEdges
     nodes: LargeNodes | None
     directed: bool
-    order: NodeOrder
-    memory: int
     report: Callback
 
     def run(self, out: Path) -> BuiltGraph:
@@ -189,30 +171,23 @@ class _Build:
         nodes = stage("nodes", self._read_nodes)
         self._tell("reading edges", 0)
         read = stage("edges", lambda folder: self.edges.write(self.database, folder / EDGES))
-        low, high = min(read["low"], nodes.get("low", read["low"])), max(read["high"], nodes.get("high", read["high"]))
-        integers = read["integers"] and nodes["integers"]
-        if not integers or (high - low + 1) * BYTES_PER_INTEGER > max(self.memory // 2, 2**24):
-            number = stage("numbered", partial(self._number_edges, integers=integers))
-            low, high = 0, number["nodes"] - 1
-        rows = stage("rows", partial(self._write_rows, read=read, low=low, high=high))
-        for name in ("edges", "numbered"):
-            self.work.drop(name)
-        ordered = stage("order", self._find_order)
-        if ordered["changed"]:
-            stage("arranged", self._arrange)
-            self.work.drop("rows")
-        stage("graph", self._write_nodes)
-        final = path / ("arranged" if ordered["changed"] else "rows")
+        number = stage("numbered", partial(self._number_edges, integers=read["integers"] and nodes["integers"]))
+        self.work.drop("edges")
+        rows = stage("rows", partial(self._write_rows, read=read, nodes=number["nodes"]))
+        self.work.drop("numbered")
         notes = [*read["notes"], *self._notes(read, rows), *nodes["notes"]]
         metadata = {
             "feature_names": nodes["feature_names"], "classes": nodes["classes"],
-            "lines": read["lines"], "self_loops": read["loops"], "node_order": ordered,
+            "lines": read["lines"], "self_loops": read["loops"],
             "unit_weight": read["smallest"] ** -2 if self.edges.columns.is_length else 1.0, "notes": notes,
         }  # fmt: skip
         self._tell("checksums", 0)
         with writing_graph(out) as writer:
-            for file in (*sorted(final.glob("*.npy")), *sorted((path / "graph").glob("*.*"))):
+            for file in (*sorted(path.glob("rows/*.npy")), *sorted(path.glob("nodes/[xy].npy"))):
                 _link(file, writer.folder / file.name)
+            ids = parquet_column(self._ids())
+            if ids.type != "int64" or not np.array_equal(ids.to_numpy(), np.arange(len(ids))):
+                writer.write_ids(ids)
             writer.finish(directed=self.directed, metadata=metadata)
         return BuiltGraph(out, rows["nodes"], rows["edges"], metadata, tuple(notes))
 
@@ -248,118 +223,50 @@ class _Build:
         if self.database.rows(f"SELECT 1 FROM {table} WHERE c0 IS NULL OR c1 IS NULL LIMIT 1", path):
             query = f"SELECT id FROM ({ends}) WHERE id NOT IN (SELECT id FROM {ids}) LIMIT {MAX_UNKNOWN}"
             raise self._unknown_error([row[0] for row in self.database.rows(query, path)])
-        return {"nodes": len(parquet_column(self._ids()))}
+        nodes = len(parquet_column(self._ids()))
+        if nodes >= MAX_NODES:
+            raise InputError("edges", "name fewer than 2**31 nodes", f"{nodes:,}", "Split the graph by component.")
+        return {"nodes": nodes}
 
     def _unknown_error(self, unknown: Sequence[object]) -> InputError:
         ids = parquet_column(self._ids())
-        return self.edges.unknown_error(unknown, [str(name) for name in ids[:NODES_AT_ONCE].to_pylist()], len(ids))
+        return self.edges.unknown_error(unknown, [str(name) for name in ids[:IDS_COMPARED].to_pylist()], len(ids))
 
-    def _write_rows(self, folder: Path, read: dict[str, Any], low: int, high: int) -> dict[str, Any]:
-        """The rows of the graph in the given order, and the ids if they are integers of the edges alone."""
-        both, count = not self.directed, high - low + 1
+    def _write_rows(self, folder: Path, read: dict[str, Any], nodes: int) -> dict[str, Any]:
+        """The rows of the graph in files; `weight.npy` and `root_weight.npy` only if a weight differs from 1."""
+        self._tell("sorting edges", 0)
         if self.edges.columns.is_length:
             length_note(read["smallest"], read["largest"])
-        present, entries = np.zeros(count, np.bool_), np.zeros(count, np.int32)
-        for sources, targets in self._chunks():
-            count_entries(sources, targets, low, present, entries, both)
-        number: Array | None = None
-        if not (self.work.path / "numbered").exists():
-            number = np.full(count, -1, np.int32)
-            if self.nodes is None:
-                ids = np.flatnonzero(present) + low
-                write_parquet(self._ids(), ids)
-            else:
-                ids = parquet_column(self._ids()).to_numpy()
-            number[ids - low] = np.arange(len(ids), dtype=np.int32)
-            unknown = np.flatnonzero(present & (number < 0))[:MAX_UNKNOWN] + low
-            if len(unknown):
-                raise self._unknown_error(unknown.tolist())
-            entries = entries[ids - low]
-        if len(entries) >= MAX_NODES:
-            raise InputError(
-                "edges", "name fewer than 2**31 nodes", f"{len(entries):,}", "Split the graph by component."
-            )
         weighted = self.edges.is_weighted and not read["smallest"] == read["largest"] == 1
-
-        def chunks() -> Iterator[tuple[Array, Array, Array | None]]:
-            for sources, targets, *weight in self._chunks(self.edges.weight(read["smallest"]) if weighted else None):
-                if number is not None:
-                    sources, targets = number[sources - low], number[targets - low]
-                yield sources, targets, weight[0] if weight else None
-
-        RowFiles(folder).write(
-            chunks(), entries, both=both, weighted=weighted, memory=self.memory // 8,
-            progress=partial(self._tell, "sorting edges"),
-        )  # fmt: skip
-        edges = int(np.load(folder / "indptr.npy", mmap_mode="r")[-1])
-        return {"nodes": len(entries), "edges": edges}
-
-    def _chunks(self, weight: str | None = None) -> Iterator[list[Array]]:
-        """Sources, targets and weights, if SQL of these is given, of some edges at a time."""
         path = self.work.path / "numbered" / EDGES
-        path = path if path.exists() else self.work.path / "edges" / EDGES
-        query = f"SELECT c0, c1{f', {weight}' if weight else ''} FROM read_parquet({sql_text(path)})"
-        for batch in self.database.batches(query, path, rows=EDGES_AT_ONCE):
-            yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-
-    def _find_order(self, folder: Path) -> dict[str, Any]:
-        """Writes `order.npy` if another order is worth it; returns what was measured."""
-        csr = RowFiles(self.work.path / "rows").open(symmetric=not self.directed)
-        before = gaps(csr)
-        facts: dict[str, Any] = {"changed": False, "order": str(self.order), "gap": before[0], "log_gap": before[1]}
-        if self.order == NodeOrder.GIVEN or csr.num_nodes < MIN_ORDERED_NODES or before[0] <= SCATTERED:
-            return facts
-        order = neighbour_order(csr, partial(self._tell, "ordering nodes"))
-        after = gaps(csr, inverse(torch.from_numpy(order)).numpy())
-        facts |= {"gap_found": after[0], "log_gap_found": after[1]}
-        if after[1] <= (1 - MIN_GAIN) * before[1]:
-            np.save(folder / "order.npy", order)
-            facts["changed"] = True
-        return facts
-
-    def _order(self) -> Array | None:
-        path = self.work.path / "order" / "order.npy"
-        return np.load(path) if path.exists() else None
-
-    def _arrange(self, folder: Path) -> dict[str, Any]:
-        """The same rows in the order that was found."""
-        given = RowFiles(self.work.path / "rows")
-        csr, order = given.open(symmetric=not self.directed), np.load(self.work.path / "order" / "order.npy")
-        rank, lengths = inverse(torch.from_numpy(order)).numpy(), np.diff(csr.indptr.numpy())
-
-        def chunks() -> Iterator[tuple[Array, Array, Array | None]]:
-            for first, last in csr.blocks():
-                part = csr.part(first, last)
-                rows = np.repeat(rank[first:last], lengths[first:last])
-                yield rows, rank[part.indices.numpy()], None if part.weight is None else part.weight.numpy()
-
-        RowFiles(folder).write(
-            chunks(), lengths[order], both=False, weighted=given.weighted, memory=self.memory // 8,
-            progress=partial(self._tell, "arranging rows"),
-        )  # fmt: skip
-        return {}
-
-    def _write_nodes(self, folder: Path) -> dict[str, Any]:
-        """`x.npy`, `y.npy` and `ids.arrow` in the final order."""
-        path = self.work.path / "order" / "order.npy"
-        order, writer = np.load(path) if path.exists() else None, StoredGraphWriter(folder)
-        ids = parquet_column(self._ids())
-        ids = ids if order is None else ids.take(order)
-        if ids.type != "int64" or not np.array_equal(ids.to_numpy(), np.arange(len(ids))):
-            writer.write_ids(ids)
-        for given in self.work.path.glob("nodes/[xy].npy"):
-            if order is None:
-                _link(given, folder / given.name)
-            else:
-                self._permute(np.load(given, mmap_mode="r"), order, folder / given.name)
-        return {}
-
-    def _permute(self, given: Array, order: Array, path: Path) -> None:
-        file = ArrayFile(path, given.dtype, given.shape[1:])
-        for first in range(0, len(order), NODES_AT_ONCE):
-            file.append(given[order[first : first + NODES_AT_ONCE]])
-            self._tell("arranging nodes", file.length, len(order))
-        file.close()
+        weight = f", {self.edges.weight(read['smallest'])} AS weight" if weighted else ""
+        entries = " UNION ALL ".join(
+            f"SELECT (({row}::BIGINT << 32) | {column}::BIGINT) AS entry{weight} "
+            f"FROM read_parquet({sql_text(path)}) WHERE c0 <> c1"
+            for row, column in [("c0", "c1"), ("c1", "c0")][: 1 if self.directed else 2]
+        )
+        kinds = {"indices": np.int32} | ({"weight": np.float32, "root_weight": np.float32} if weighted else {})
+        files = {name: ArrayFile(folder / f"{name}.npy", kind) for name, kind in kinds.items()}
+        lengths, degree, all_one = np.zeros(nodes, np.int64), np.zeros(nodes), True
+        batches = self.database.batches(f"SELECT * FROM ({entries}) ORDER BY entry", path)
+        for entry, *weights in _merged([column.to_numpy() for column in batch.columns] for batch in batches):
+            rows = entry >> 32
+            if len(rows):
+                lengths[rows[0] : rows[-1] + 1] += np.bincount(rows - rows[0])
+            files["indices"].append(entry & 0xFFFFFFFF)
+            for values in weights:
+                np.add.at(degree, rows, values)
+                all_one = all_one and bool((values == 1).all())
+                files["weight"].append(values)
+                files["root_weight"].append(np.sqrt(values))
+            self._tell("sorting edges", files["indices"].length)
+        for name, file in files.items():
+            file.close()
+            if all_one and name != "indices":
+                (folder / f"{name}.npy").unlink()
+        np.save(folder / "indptr.npy", np.r_[0, np.cumsum(lengths)])
+        np.save(folder / "degree.npy", (degree if weighted else lengths).astype(np.float32))
+        return {"nodes": nodes, "edges": files["indices"].length}
 
     def _notes(self, read: dict[str, Any], rows: dict[str, Any]) -> Iterator[str]:
         if self.edges.columns.is_length:
@@ -380,3 +287,82 @@ def _link(path: Path, new: Path) -> None:
         os.link(path, new)
     except OSError:  # not on this disk
         path.replace(new)
+
+
+def _merged(batches: Iterable[list[Array]]) -> Iterator[list[Array]]:
+    """Sorted batches of entries, and possibly weights, with each entry once and its largest weight."""
+    held: list[Array] = []
+    for batch in filter(lambda columns: len(columns[0]), batches):
+        columns = [np.concatenate(both) for both in zip(held, batch, strict=True)] if held else batch
+        starts = np.flatnonzero(np.r_[True, columns[0][1:] != columns[0][:-1]])
+        merged = [columns[0][starts], *(np.maximum.reduceat(weights, starts) for weights in columns[1:])]
+        held = [column[-1:] for column in merged]  # the next batch may begin with the same entry
+        yield [column[:-1] for column in merged]
+    if held:
+        yield held
+
+
+class WorkFolder:
+    """`.NAME-build` next to the graph NAME: one folder per stage, and `build.json` with the stages that are complete.
+
+    Parameters
+    ----------
+    graph : Path
+        The graph that is built.
+    settings : mapping
+        What the result depends on beside the files.
+    files : sequence of Path
+        The tables that are read.
+    resume : bool
+        Continues after the last complete stage; raises if settings or files have changed. Otherwise starts again.
+    """
+
+    def __init__(self, graph: Path, settings: Mapping[str, Any], files: Sequence[Path], *, resume: bool) -> None:
+        self.path = graph.with_name(f".{graph.name}-build")
+        stats = {str(path.resolve()): [path.stat().st_size, path.stat().st_mtime_ns] for path in files}
+        self.inputs = json.loads(json.dumps({"version": VERSION, "settings": settings, "files": stats}))
+        self.stages: dict[str, dict[str, Any]] = {}
+        if resume:
+            self._restore()
+        else:
+            self.remove()
+        self.path.mkdir(exist_ok=True)
+
+    def _restore(self) -> None:
+        try:
+            state = json.loads((self.path / STATE).read_text())
+        except (FileNotFoundError, ValueError):
+            self.remove()  # nothing is complete
+            return
+        hints = {"resume": "`resume`"}
+        for name, what in (("files", "the tables"), ("settings", "the options"), ("version", "the version of lggd")):
+            if state[name] != self.inputs[name]:
+                but = f"{what} changed since"
+                remedy = "Start again without {resume}."
+                raise InputError(
+                    "resume", "continue the build that was interrupted", but=but, remedy=remedy, hints=hints
+                )
+        self.stages = state["stages"]
+
+    def stage(self, name: str, run: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+        """The result of `run` for the folder of this stage, now or in the build that is resumed."""
+        if name not in self.stages:
+            folder = self.path / name
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            self.stages[name] = run(folder)
+            write_text(self.path / STATE, json.dumps({**self.inputs, "stages": self.stages}))
+        return self.stages[name]
+
+    def drop(self, name: str) -> None:
+        """Deletes the files of a stage, which no later one needs."""
+        shutil.rmtree(self.path / name, ignore_errors=True)
+
+    def drop_incomplete(self) -> None:
+        """Deletes the files of the stage that failed."""
+        for folder in self.path.iterdir():
+            if folder.is_dir() and folder.name not in self.stages:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)

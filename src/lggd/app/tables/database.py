@@ -16,8 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from lggd._system.files import check_extension, check_readable, size_in_words
-from lggd.app.tables.dialect import BLANKS
-from lggd.app.tables.table import PARQUET, TABLES, Row, Table, import_arrow
+from lggd.app.tables.table import BLANKS, PARQUET, TABLES, Row, Table, import_arrow
 from lggd.errors import DiskFullError, InputError, InputFileError, NotEnoughMemoryError, optional_package
 from lggd.validation import listed
 

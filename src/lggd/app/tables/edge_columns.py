@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from lggd.app.tables.dialect import Numbers
-from lggd.app.tables.table import Table, find_column, normalized, read_table
+from lggd.app.tables.table import Numbers, Table, find_column, normalized, read_table
 from lggd.errors import InputError
 from lggd.validation import listed
 

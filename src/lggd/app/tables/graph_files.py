@@ -30,7 +30,6 @@ from lggd.app.tables.nodes import ID_NAMES, NodeTable, node_columns, read_node_f
 from lggd.app.tables.table import as_text, find_pair, is_frame, is_graph, read_graph_tables, read_table
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.text import counted
 from lggd.validation import listed, suggestion
 
 if TYPE_CHECKING:
@@ -102,12 +101,11 @@ def read_graph_files(
     classes = sorted_classes({name for name in table.labels or () if name is not None})
     if len(classes) < fewest_classes:
         table.label_reader.check_classes(f"{_name(node_path)}, column {label!r}", classes)
-    edge_table = read_edge_file(edges, [*table.ids, *table.dropped], replace(format, ignore=tuple(ignore)))
-    edge_table, dropped = _without_nodes(edge_table, len(table.ids))
+    edge_table = read_edge_file(edges, table.ids, replace(format, ignore=tuple(ignore)))
     edge_table = join_directions(_without_loops(edge_table), symmetrize)
     edge_table, unit, scaled = _scale_lengths(edge_table)
     data = _to_data(_name(node_path), table, edge_table, classes)
-    notes = (*table.notes, *edge_table.notes, *dropped, *scaled)
+    notes = (*table.notes, *edge_table.notes, *scaled)
     return NamedGraph(data, table.ids, classes, table.feature_names, table.categories, table.fill, unit, notes)
 
 
@@ -126,17 +124,6 @@ def _only_of_edges(edges: Any, nodes: Any, ignore: Sequence[str], label: str | N
     else:
         of_edges = read_table(edges, delimiter=format.delimiter, blanks=True).names
     return {*of_edges} - {*of_nodes}
-
-
-def _without_nodes(table: EdgeTable, count: int) -> tuple[EdgeTable, tuple[str, ...]]:
-    """The edges between the first `count` nodes, without the others; the second part is a sentence about them."""
-    if len(table.ids) == count:
-        return table, ()
-    inside = (table.edges < count).all(0)
-    weight = None if table.weight is None else table.weight[inside]
-    kept = replace(table, ids=table.ids[:count], edges=table.edges[:, inside], weight=weight)
-    one, many = "edge to a node that was left out was", "edges to nodes that were left out were"
-    return kept, (f"{counted(int((~inside).sum()), one, many)} left out too.",)
 
 
 def _scale_lengths(table: EdgeTable) -> tuple[EdgeTable, float, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from lggd.app.tables.database import Database, Files, LargeTable, sql_text
 from lggd.app.tables.edge_columns import EdgeFormat, find_columns, read_edge_table
@@ -27,7 +27,6 @@ from lggd.app.tables.nodes import (
     read_node_file,
     sorted_classes,
 )
-from lggd.app.tables.row_files import ArrayFile
 from lggd.app.tables.table import as_text, import_arrow, write_parquet
 from lggd.errors import DiskFullError, InputError
 from lggd.progress import Callback, Progress
@@ -37,7 +36,39 @@ LINES_DECIDING = 1_000_000
 # Rows that are written, cells of features that are read, and unknown ids that are looked for, at a time.
 ROWS_WRITTEN, CELLS_AT_ONCE, MAX_UNKNOWN = 2**16, 2**24, 2**16
 
-Array = NDArray[Any]
+HEADER_BYTES = 128
+
+
+class ArrayFile:
+    """An array `[length, *tail]` in a `.npy` file that grows at its end; `close` writes its length.
+
+    Unlike an array that is mapped into memory, it raises an error where the disk is full.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "a.npy")
+    >>> file = ArrayFile(path, np.int32)
+    >>> file.append(np.arange(3)); file.append(np.arange(2)); file.close()
+    >>> np.load(path)
+    array([0, 1, 2, 0, 1], dtype=int32)
+    """
+
+    def __init__(self, path: Path, dtype: DTypeLike, tail: tuple[int, ...] = ()) -> None:
+        self.dtype, self.tail, self.length = np.dtype(dtype), tail, 0
+        self._file = path.open("wb")
+        self._file.write(bytes(HEADER_BYTES))
+
+    def append(self, values: NDArray[Any]) -> None:
+        self._file.write(np.ascontiguousarray(values, self.dtype).data)
+        self.length += len(values)
+
+    def close(self) -> None:
+        """Writes the header; without it the file is no array."""
+        description = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.length, *self.tail)}
+        magic = np.lib.format.magic(1, 0)
+        text = repr(description).ljust(HEADER_BYTES - len(magic) - 3) + "\n"
+        self._file.seek(0)
+        self._file.write(magic + (len(text)).to_bytes(2, "little") + text.encode())
+        self._file.close()
 
 
 class LargeEdges:
@@ -67,8 +98,7 @@ class LargeEdges:
         value = "c2" if self.is_weighted else "1::DOUBLE"
         facts = database.row(
             "SELECT count(*) AS lines, count(*) FILTER (WHERE c0 = c1) AS loops, "
-            + ("min(least(c0, c1)) AS low, max(greatest(c0, c1)) AS high, " if integers else "0 AS low, 0 AS high, ")
-            + f"min({value}) AS smallest, max({value}) AS largest FROM read_parquet({sql_text(path)})",
+            f"min({value}) AS smallest, max({value}) AS largest FROM read_parquet({sql_text(path)})",
             path,
         )
         highest = float(np.finfo(np.float32).max) if self.unbounded else 1
@@ -191,8 +221,7 @@ class LargeNodes:
         plain = " AND ".join(map(source.is_plain, used))
         facts = database.row(
             f"SELECT count(*) AS nodes, count(*) FILTER (WHERE i IS NOT NULL AND {plain}) AS plain, "
-            "coalesce(bool_and(number IS NOT NULL), false) AS integers, "
-            f"coalesce(min(number), 0) AS low, coalesce(max(number), 0) AS high "
+            "coalesce(bool_and(number IS NOT NULL), false) AS integers "
             f"FROM (SELECT *, {ids} AS i, {number} AS number FROM {source.sql})",
             source.place,
         )  # fmt: skip
@@ -262,8 +291,7 @@ class LargeNodes:
             classes = self._classes(table.label_reader, {name: 0 for name in table.labels if name is not None})
             code = {name: k for k, name in enumerate(classes)} | {None: -1}
             np.save(folder / "y.npy", np.array([code[name] for name in table.labels]))
-        low, high = (min(numbers), max(numbers)) if integers else (0, 0)
         return {
-            "nodes": len(ids), "integers": integers, "low": low, "high": high, "classes": classes,
-            "feature_names": table.feature_names, "notes": list(table.notes),
+            "nodes": len(ids), "integers": integers, "classes": classes, "feature_names": table.feature_names,
+            "notes": list(table.notes),
         }  # fmt: skip

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from lggd.app.tables.table import Cell, Table, as_text
 from lggd.errors import InputError
-from lggd.text import counted
 from lggd.validation import check_name, listed
 
 # Cells that are treated as missing values of a feature, in any case.
@@ -28,24 +27,22 @@ LARGEST = "3.4e38"
 
 
 class Missing(StrEnum):
-    """The rule for missing values: an error, the mean of the column, or nodes that are left out."""
+    """The rule for missing values: an error, or the mean of the column."""
 
     ERROR = "error"
     MEAN = "mean"
-    DROP = "drop"
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Features of the nodes that are kept.
+    """Features of the nodes.
 
-    `x` is float32 `[N, F]`; `kept` bool `[rows]` are the rows that are nodes; `categories` are the values of each
+    `x` is float32 `[N, F]`; `categories` are the values of each
     column of text, which became one feature per value; `fill` are the means that replace missing values, by feature.
     """
 
     x: NDArray[np.float32]
     names: list[str]
-    kept: NDArray[np.bool_]
     categories: dict[str, list[str]]
     fill: dict[str, float]
     notes: tuple[str, ...]
@@ -122,23 +119,17 @@ class FeatureReader:
                 names.append(name)
         if problems or (gaps and missing == Missing.ERROR):
             raise self._error(problems, gaps if missing == Missing.ERROR else {})
-        features, kept, fill = np.concatenate(parts, 1), np.ones(count, bool), dict[str, float]()
+        features, fill = np.concatenate(parts, 1), dict[str, float]()
         notes = [
             f"Column {name} has text: {_each_of(values)} became a feature, 1 or 0."
             for name, values in categories.items()
             if name not in self.known
         ]
         shown = listed([f"{name} ({len(gap):,})" for name, gap in gaps.items()])
-        if gaps and missing == Missing.MEAN:
+        if gaps:
             fill = self._fill(features, names)
             notes.append(f"Missing values were replaced by the mean of their column: {shown}.")
-        elif gaps:
-            kept[[odd.row for gap in gaps.values() for odd in gap]] = False
-            left_out = counted(int((~kept).sum()), "node with missing values was", "nodes with missing values were")
-            notes.append(f"{left_out} left out: {shown}.")
-            if not kept.any():
-                raise InputError(self.table.path, "have a node without missing values", "none", "Use another option.")
-        return Encoded(features[kept], names, kept, categories, fill, tuple(notes))
+        return Encoded(features, names, categories, fill, tuple(notes))
 
     def _problem(self, name: str, numbers: NDArray[np.float32], gap: list[_OddCell], text: list[_OddCell]) -> str:
         """The problem of a column with missing cells or text; empty if it has none."""
@@ -192,8 +183,8 @@ class FeatureReader:
         missing = [self._place(name, gap, "is missing", "are missing") for name, gap in gaps.items()]
         hints, remedies = dict[str, str](), list[str]()
         if gaps:
-            hints |= {"mean": "missing='mean'", "drop": "missing='drop'"}
-            remedies.append("Add {mean} or {drop} (without these nodes), or fill them in.")
+            hints["mean"] = "missing='mean'"
+            remedies.append("Add {mean}, or fill them in.")
         if problems:
             hints["ignore"] = f"ignore={list(problems)!r}"
             remedies.append("Correct these cells, or add {ignore}.")

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.app.tables.dialect import Numbers
 from lggd.app.tables.node_features import FeatureReader, Missing
-from lggd.app.tables.table import Table, as_text, find_column, normalized, read_table
+from lggd.app.tables.table import Numbers, Table, as_text, find_column, normalized, read_table
 from lggd.errors import InputError, InputTypeError
 from lggd.validation import listed
 
@@ -35,9 +34,9 @@ class NodeTable:
     """The nodes of a file, in its order.
 
     `x` is float32 `[N, F]` with one name per column; F may be 0. Entries of `labels` and `split` are None for nodes
-    without one; the whole list is None if no such column was requested. `dropped` are the ids of nodes that were left
-    out for missing values; `categories` and `fill` tell how columns became features (see `Encoded`), and `notes` are
-    sentences about the reading. `label_reader` knows which cells were read as unlabelled.
+    without one; the whole list is None if no such column was requested. `categories` and `fill` tell how columns became
+    features (see `Encoded`), and `notes` are sentences about the reading. `label_reader` knows which cells were read as
+    unlabelled.
     """
 
     ids: list[str]
@@ -45,7 +44,6 @@ class NodeTable:
     feature_names: list[str]
     labels: list[str | None] | None
     split: list[str | None] | None
-    dropped: tuple[str, ...]
     categories: Mapping[str, list[str]]
     fill: Mapping[str, float]
     notes: tuple[str, ...]
@@ -76,9 +74,9 @@ def read_node_file(
     `unlabelled` replaces these values, except the empty cell.
     `split_column` is a column with the values train, val (or validation), test, or empty.
     All other columns except those in `ignore` are features: numbers, true and false, or texts, each of which becomes a
-    feature that is 1 or 0. So do numbers in a column of `category`. Missing values raise an error, become the mean of
-    the column with `missing="mean"`, or leave out their nodes with `missing="drop"`. All that cannot be read is
-    reported in one error. `categories` and `fill`, from an earlier table, make new nodes look like old ones.
+    feature that is 1 or 0. So do numbers in a column of `category`. Missing values raise an error, or become the mean
+    of the column with `missing="mean"`. All that cannot be read is reported in one error. `categories` and `fill`, from
+    an earlier table, make new nodes look like old ones.
     """
     for argument, value in (("ignore", ignore), ("category", category)):
         if isinstance(value, str):
@@ -123,12 +121,9 @@ def read_node_file(
     if labels:
         notes += reader.notes()
 
-    def rows(values: Iterable[Any], kept: bool = True) -> list[Any]:
-        return [value for value, keep in zip(values, encoded.kept, strict=True) if keep == kept]
-
     return NodeTable(
-        rows(positions), encoded.x, encoded.names, rows(labels) if labels else None, rows(split) if split else None,
-        tuple(rows(positions, kept=False)), encoded.categories, encoded.fill, (*notes, *encoded.notes), reader,
+        list(positions), encoded.x, encoded.names, labels or None, split or None, encoded.categories, encoded.fill,
+        (*notes, *encoded.notes), reader,
     )  # fmt: skip
 
 

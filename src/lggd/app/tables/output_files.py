@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from lggd._system.files import check_extension, check_writable, replacing
 from lggd.app.tables.table import PARQUET, import_arrow
-from lggd.errors import InputError, InputTypeError
+from lggd.errors import InputError
 from lggd.graph.edge_list import as_array
 
 Values = ArrayLike | Tensor
@@ -27,15 +27,15 @@ ROWS_AT_ONCE = 2**17
 
 def check_table_writable(path: str | Path) -> Path:
     """Returns the path if a table can be written there. Call it before a long computation."""
+    path = check_writable(path)
     check_extension(path, FORMATS)
-    return check_writable(path)
+    return path
 
 
 def write_distances(path: str | Path, ids: Sequence[str], value: Iterable[float]) -> None:
-    """Writes the columns node and distance (inf if unreachable): `.tsv` or `.parquet`, and any other file as CSV."""
-    values, extension = list(value), Path(path).suffix.lower()
-    extension = extension if extension in FORMATS else ".csv"
-    _write(path, ["node", "distance"], lambda rows: [ids[rows], values[rows]], len(values), extension)
+    """Writes the columns node and distance (inf if unreachable) to a `.csv`, `.tsv` or `.parquet` file."""
+    values = list(value)
+    _write(path, ["node", "distance"], lambda rows: [ids[rows], values[rows]], len(values))
 
 
 def write_predictions(
@@ -47,10 +47,8 @@ def write_predictions(
     empty for unlabelled nodes) and `p(class)` for every class. `probabilities` are `[N, K]`; `labels` `[N]` are class
     indices, -1 for unlabelled nodes.
     """
-    p = _check_numbers("probabilities", probabilities, len(ids), len(classes))
-    if not classes:
-        raise InputError("classes", "name at least one class", "none")
-    known = np.full(len(ids), -1) if labels is None else _check_labels(labels, len(ids), len(classes))
+    p = as_array(probabilities, "probabilities")
+    known = np.full(len(ids), -1) if labels is None else as_array(labels, "labels")
     names = ["node", "predicted", "probability", "labelled", *(f"p({name})" for name in classes)]
 
     def columns(rows: slice) -> list[Any]:
@@ -67,36 +65,13 @@ def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], f
 
     The first column is node; `names` are those of the other columns.
     """
-    values = _check_numbers("features", features, len(ids), len(names))
+    values = as_array(features, "features")
     _write(path, ["node", *names], lambda rows: [list(ids[rows]), *values[rows].T], len(ids))
 
 
-def _check_numbers(argument: str, values: Values, rows: int, columns: int) -> NDArray[Any]:
-    array = as_array(values, argument)
-    if array.dtype.kind not in "buif":
-        raise InputTypeError(argument, "be numbers", array.dtype)
-    if array.shape != (rows, columns):
-        rule = f"have one row per id and one column per name, shape [{rows}, {columns}]"
-        raise InputError(argument, rule, list(array.shape))
-    return array
-
-
-def _check_labels(labels: Values, nodes: int, classes: int) -> NDArray[Any]:
-    known = as_array(labels, "labels")
-    if known.dtype.kind not in "ui" or known.shape != (nodes,):
-        rule, value = f"be class indices, integers [{nodes}]", f"{known.dtype} {list(known.shape)}"
-        raise InputError("labels", rule, value, "Use -1 for unlabelled nodes.")
-    invalid = known[(known >= classes) | (known < -1)]
-    if len(invalid):
-        raise InputError("labels", f"lie in -1..{classes - 1}", invalid[0], "-1 means unlabelled.")
-    return known
-
-
-def _write(
-    path: str | Path, names: list[str], columns: Callable[[slice], list[Any]], count: int, extension: str | None = None
-) -> None:
-    """Writes `count` rows, of which `columns` returns some at a time, by default in the format of the extension."""
-    extension = extension or check_extension(path, FORMATS)
+def _write(path: str | Path, names: list[str], columns: Callable[[slice], list[Any]], count: int) -> None:
+    """Writes `count` rows, of which `columns` returns some at a time, in the format of the extension."""
+    extension = check_extension(path, FORMATS)
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(path, "have columns of different names", f"{repeated[0]!r} twice", "Rename one.")
