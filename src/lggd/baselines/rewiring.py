@@ -53,10 +53,10 @@ class DropEdge(Baseline):
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         if self.p == 0:
             return BaselineNetworks(self.backbone.build, data, problems)
-        return _EdgeDropout(self, data, problems)
+        return EdgeDropout(self, data, problems)
 
 
-class _EdgeDropout(BaselineNetworks):
+class EdgeDropout(BaselineNetworks):
     """Networks trained on random subsets of the edges, a different one for each problem."""
 
     def __init__(self, model: DropEdge, data: BaselineData, problems: Problems) -> None:
@@ -66,9 +66,9 @@ class _EdgeDropout(BaselineNetworks):
         self.matrix = SubsampledMatrix(data.edge_index, data.edge_weight, data.num_nodes, laplacian)
 
     def _training_graph(self) -> Propagate:
-        return partial(multiply_each, values=self.matrix.entries(self._sample_kept()), pattern=self.matrix.pattern)
+        return partial(multiply_each, values=self.matrix.entries(self.sample_kept()), pattern=self.matrix.pattern)
 
-    def _sample_kept(self) -> Tensor:
+    def sample_kept(self) -> Tensor:
         """The edges that each problem keeps in this epoch, bool `[Q, E]`."""
         shape, device = len(self.matrix.weight), self.x.device
         return torch.stack([torch.rand(shape, generator=rng, device=device) >= self.p for rng in self.generators])

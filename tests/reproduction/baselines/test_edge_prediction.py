@@ -62,13 +62,13 @@ def test_check_finds_a_wrong_loss(attribute):
 
 def test_check_finds_a_wrong_gradient(monkeypatch):
     monkeypatch.setattr(edge_prediction, "BLOCK_ENTRIES", {"cpu": 200})
-    all_pairs = edge_prediction._all_pairs
+    all_pairs = edge_prediction.all_pairs
 
     def planted(z):
         total, grad = all_pairs(z)
         return total, grad * torch.linspace(1, 0.9, z.shape[1], dtype=z.dtype).view(1, -1, 1)
 
-    monkeypatch.setattr(edge_prediction, "_all_pairs", planted)
+    monkeypatch.setattr(edge_prediction, "all_pairs", planted)
     with pytest.raises(AssertionError):
         check_reconstruction(ReconstructionLoss)
 
@@ -111,7 +111,7 @@ def given_adjacency():
 def make_graphs(dtype=torch.float32):
     """Graphs of two problems, their embeddings and their edge probabilities."""
     pairs = undirected_edges(blocks(lonely=1).edge_index, 36)
-    z = gaug._scaled_to_unit(torch.rand(2, 36, 4, generator=random(9)))
+    z = gaug.scaled_to_unit(torch.rand(2, 36, 4, generator=random(9)))
     graphs = SampledGraphs(pairs, 36, [random(0), random(1)], ALPHA, TEMPERATURE)
     if dtype == F64:
         z, graphs.adjacency = z.double(), graphs.adjacency.double()
