@@ -8,7 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from lggd.app.cli import app
+from reproduction.__main__ import app as reproduction
 
+REPRODUCTION = "python -m reproduction "
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -20,7 +22,7 @@ def blocks(language):
 def command_lines():
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
     # The studio serves until it is ended; tests/app/cli/test_studio.py does both.
-    return [line for line in lines if line.startswith("lggd ") and not line.startswith("lggd studio")]
+    return [line for line in lines if line.startswith(("lggd ", REPRODUCTION)) and not line.startswith("lggd studio")]
 
 
 @pytest.mark.parametrize("code", blocks("python"))
@@ -55,21 +57,16 @@ def desk(tmp_path_factory):
 @pytest.mark.parametrize("line", command_lines())
 def test_commands_run(line, desk, monkeypatch):
     monkeypatch.chdir(desk)
-    words = shlex.split(line)[1:]
-    if "robustness" in words:  # at full size it takes longer than a test should
-        words += ["--points", "500", "--epsilon", "0.2", "--seeds", "1"]
+    program = reproduction if line.startswith(REPRODUCTION) else app
+    words = shlex.split(line.removeprefix(REPRODUCTION).removeprefix("lggd "))
     if words[:2] == ["run", "digits"]:  # tests/app/cli/test_run.py runs it in full
         words[1] = "karate"
-    if words[:2] == ["reproduce", "table1"]:
+    if words[:1] == ["table1"]:
         words += ["--rows", "01", "--datasets", "karate", "--splits", "2"]
-    if words[:2] == ["reproduce", "all"]:  # the tests of lggd reproduce run all of them
-        words[1] = "geodesic"
     if words[:2] == ["compare", "digits"]:  # tests/app/cli/test_compare.py compares all methods
         words[1] = "karate"
         words += ["--methods", "label-propagation,kernel-ridge", "--no-curve"]
-    if words[0] == "sweep":
-        words[1:] = ["--rows", "01", "--datasets", "karate", "--splits", "2", "--trials", "2"]
-    done = CliRunner().invoke(app, words)
+    done = CliRunner().invoke(program, words)
     assert done.exit_code == 0, done.output
 
 

@@ -14,7 +14,8 @@ from lggd._system.memory import Cache, content_key
 from lggd.backbones import GCN, Backbone
 from lggd.backbones.convolutions import batched_linear
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
-from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, with_edges
+from lggd.graph.edge_list import check_symmetric, with_edges
+from lggd.inputs import NodeData
 from lggd.progress import Callback
 from lggd.training.problems import GroupedAdam, Targets, derived_seeds
 from lggd.validation import check_positive, check_real
@@ -68,8 +69,8 @@ class GAugM(Baseline):
     def transform(self, data: Any) -> Any:
         """Return a shallow copy of PyG data with the modified edges, and with `edge_weight` if it had weights."""
         self.check_settings()
-        x = check_node_features(data).to_dense()
-        edges, weight = self._modified(x, *read_edges(data, len(x)), None)
+        nodes = NodeData.read(data)
+        edges, weight = self._modified(nodes.features.to_dense(), *nodes.edges, None)
         # Copies, so that users cannot modify the cache.
         return with_edges(data, edges.clone(), None if weight is None else weight.clone())
 

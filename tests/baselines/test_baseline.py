@@ -13,6 +13,7 @@ from lggd.baselines.baseline import BaselineNetworks
 from lggd.estimator.member import VALIDATION
 from lggd.inputs import Labels
 from lggd.training.problems import GroupedAdam
+from reproduction import baselines as reproduced
 from support.baseline_cases import (
     CASES,
     CHECKS,
@@ -38,7 +39,7 @@ two_cases = pytest.mark.parametrize("name", ["MixUp", "GOAL"])
 
 
 def test_every_baseline_is_exported_and_tested():
-    exported = [getattr(baselines, name) for name in baselines.__all__]
+    exported = [getattr(room, name) for room in (baselines, reproduced) for name in room.__all__]
     kinds = {kind for kind in exported if issubclass(kind, Baseline) and kind is not Baseline}
     assert kinds == {case.kind for case in CASES.values()}
     assert len(kinds) == 11

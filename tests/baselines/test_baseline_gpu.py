@@ -9,7 +9,8 @@ from torch.nn import functional
 from torch_geometric.data import Data
 
 from lggd import Optimization, diffusion
-from lggd.baselines import GDC, CorrectAndSmooth, GAugM, GAugO, LabelPropagation, ScikitNetwork, gaug
+from lggd.baselines import GDC, CorrectAndSmooth, LabelPropagation, ScikitNetwork
+from reproduction.baselines import GAugM, GAugO, gaug
 from support.baseline_cases import CASES, every_case, needs_cuda
 from support.small_data import blocks, changed, garbled, splits
 

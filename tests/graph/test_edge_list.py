@@ -7,7 +7,7 @@ import torch
 import lggd
 from lggd import Graph, Symmetrize
 from lggd.errors import InputError
-from lggd.graph.edge_list import check_edges, check_symmetric, check_weights, read_edges, with_edges
+from lggd.graph.edge_list import check_edges, check_symmetric, check_weights, read_weight, with_edges
 from support.graphs import dense, random_weights
 from support.small_data import blocks, changed
 
@@ -179,17 +179,17 @@ def test_unit_weights_take_no_memory():
 
 def test_weights_come_from_edge_weight_or_edge_attr():
     data = blocks(weighted=True)
-    assert read_edges(data, 36)[1] is data.edge_weight
+    assert read_weight(data) is data.edge_weight
     renamed = changed(changed(data, edge_weight=None), edge_attr=data.edge_weight)
-    assert read_edges(renamed, 36)[1] is data.edge_weight
-    assert read_edges(blocks(), 36)[1] is None
-    assert read_edges(changed(blocks(), edge_attr=torch.rand(data.num_edges, 3)), 36)[1] is None
+    assert read_weight(renamed) is data.edge_weight
+    assert read_weight(blocks()) is None
+    assert read_weight(changed(blocks(), edge_attr=torch.rand(data.num_edges, 3))) is None
 
 
 def test_weights_may_be_a_column_of_edge_attr():
     data = blocks(weighted=True)
     column = changed(changed(data, edge_weight=None), edge_attr=data.edge_weight.unsqueeze(1))
-    assert torch.equal(read_edges(column, 36)[1], data.edge_weight)
+    assert torch.equal(read_weight(column), data.edge_weight)
     assert torch.equal(Graph.from_pyg(column).weight, Graph.from_pyg(data).weight)
     assert torch.equal(lggd.KernelRidge().fit(column).predict_proba(), lggd.KernelRidge().fit(data).predict_proba())
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from lggd import LGGD, Graph, InputError, Optimization
+from lggd.inputs import NodeData
 from lggd.learning.networks import FromModule
 from lggd.training.engine import train
 from support.distance_cases import (
@@ -36,7 +37,7 @@ def test_a_users_module_is_trained_in_copies(name, data):
 def test_a_module_is_called_with_edges_if_it_takes_them(data):
     graph = Graph.from_pyg(data, dtype=torch.float32)
     choice = INITIALS["edges"]
-    features = choice.node_features(data, graph)
+    features = choice.node_features(NodeData.read(data), graph)
     answer = choice.networks(features, CLASSES, generators(2))(features, training=False)
     torch.testing.assert_close(answer[:, 1], choice.module.eval()(data.x, graph.edge_index))
 
@@ -55,7 +56,7 @@ class Keyword(nn.Linear):
 @pytest.mark.parametrize(("kind", "takes"), [(nn.Linear, False), (Optional, False), (Keyword, True)])
 def test_other_arguments_keep_their_defaults(kind, takes, data):
     choice = FromModule(kind(6, CLASSES))
-    features = choice.node_features(data, Graph.from_pyg(data, dtype=torch.float32))
+    features = choice.node_features(NodeData.read(data), Graph.from_pyg(data, dtype=torch.float32))
     networks = choice.networks(features, CLASSES, generators(1))
     assert networks._takes_edges is takes
     given = (data.x, data.edge_index) if takes else (data.x,)

@@ -8,6 +8,7 @@ from lggd import (
     MLP,
     PropagatedMLP,
 )
+from lggd.inputs import NodeData
 from lggd.learning.node_features import (
     DenseFeatures,
     PropagatedFeatures,
@@ -27,9 +28,11 @@ from support.small_data import random
 def features_of(kind, x, graph, normalize):
     data = Data(x=x, edge_index=graph.edge_index, num_nodes=graph.num_nodes)
     if kind == "plain":
-        return MLP(normalize=normalize).node_features(data, graph), dense_features(x.to_dense(), graph, 0, normalize)
+        return MLP(normalize=normalize).node_features(NodeData.read(data), graph), dense_features(
+            x.to_dense(), graph, 0, normalize
+        )
     hops = int(kind[0])
-    made = PropagatedMLP(hops=hops, normalize=normalize).node_features(data, graph)
+    made = PropagatedMLP(hops=hops, normalize=normalize).node_features(NodeData.read(data), graph)
     return made, dense_features(x.to_dense(), graph, hops, normalize)
 
 
@@ -60,7 +63,7 @@ def test_products_equal_those_of_the_dense_matrix(kind, given, normalize):
 def test_zero_columns_are_appended(given):
     x = torch.rand(5, 3, generator=random()) + 0.1
     data = Data(x=x if given == "dense" else x.to_sparse_coo(), num_nodes=5)
-    features = read_node_features(data, normalize=False, zeros=2)
+    features = read_node_features(NodeData.read(data), normalize=False, zeros=2)
     weight = torch.randn(5, 4, generator=random(1))
     assert features.shape[1] == 5
     torch.testing.assert_close(features.matmul(weight), x @ weight[:3])
@@ -75,7 +78,10 @@ def test_sparse_features_are_never_made_dense(monkeypatch):
 
     for name in ("to_dense", "todense"):
         monkeypatch.setattr(torch.Tensor, name, refuse, raising=False)
-    features, weight = read_node_features(Data(x=x, num_nodes=len(x)), True), torch.ones(len(x), 2, requires_grad=True)
+    features, weight = (
+        read_node_features(NodeData.read(Data(x=x, num_nodes=len(x))), True),
+        torch.ones(len(x), 2, requires_grad=True),
+    )
     PropagatedFeatures(features, adjacency_of(graph), 2, True).matmul(weight.repeat(3, 1)).sum().backward()
     assert torch.isfinite(weight.grad).all()
 
@@ -83,7 +89,7 @@ def test_sparse_features_are_never_made_dense(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64, torch.float16])
 def test_features_of_any_real_dtype(dtype):
     x = (torch.rand(6, 4, generator=random()) < 0.5).to(dtype)
-    times = read_node_features(Data(x=x, num_nodes=6), normalize=False).matmul(torch.eye(4))
+    times = read_node_features(NodeData.read(Data(x=x, num_nodes=6)), normalize=False).matmul(torch.eye(4))
     assert times.dtype == torch.float32
     assert torch.equal(times, x.float())
 

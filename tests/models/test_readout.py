@@ -41,7 +41,7 @@ def test_the_nearest_class_is_that_of_the_features(data):
 
 def test_networks_differ_and_are_averaged(data):
     model = fit(readout(), data)
-    inputs = model.readout_._inputs(model.features_, data)
+    inputs = model.readout_._inputs(model.features_, model.data_)
     with torch.no_grad():
         one, other = (module(inputs, data.edge_index).softmax(1) for module in model.readout_.modules_)
     assert not torch.equal(one, other)
@@ -51,13 +51,13 @@ def test_networks_differ_and_are_averaged(data):
 def test_node_features_stand_before_the_features_with_their_length(data):
     width = data.x.shape[1]
     model = fit(readout(), data)
-    inputs = model.readout_._inputs(model.features_, data)
+    inputs = model.readout_._inputs(model.features_, model.data_)
     torch.testing.assert_close(inputs[:, width:], model.features_.features(data))
     torch.testing.assert_close(inputs[:, :width].norm(dim=1).mean(), inputs[:, width:].norm(dim=1).mean())
     alone = fit(readout(use_x=False), data)
-    assert torch.equal(alone.readout_._inputs(alone.features_, data), alone.features_.features(data))
+    assert torch.equal(alone.readout_._inputs(alone.features_, alone.data_), alone.features_.features(data))
     without = fit(readout(use_features=False), data)
-    assert torch.equal(without.readout_._inputs(without.features_, data), normalize(data.x))
+    assert torch.equal(without.readout_._inputs(without.features_, without.data_), normalize(data.x))
 
 
 @pytest.mark.parametrize("kernel", [PPR(0.2), Heat(2.0)])
@@ -65,7 +65,7 @@ def test_backbones_run_on_the_graph_of_a_diffusion(kernel, data):
     diffusion = DiffusionGraph(kernel, 5)
     model = fit(readout(diffusion=diffusion), data)
     diffused = diffusion.transform(data)
-    edge_index, edge_weight = model.readout_._edges(data)
+    edge_index, edge_weight = model.readout_._edges(model.data_)
     assert torch.equal(edge_index, diffused.edge_index)
     assert torch.equal(edge_weight, diffused.edge_weight)
     assert not torch.equal(model.predict_proba(), fit(readout(), data).predict_proba())
@@ -79,7 +79,7 @@ def test_the_mean_is_that_of_its_readouts(data):
 
 def test_weighted_readouts_are_the_weighted_mean_of_their_parts(data):
     model = fit(WeightedReadout((readout(), NearestClass()), prior=(1.0, 4.0)), data)
-    parts = [part.predict_proba(model.features_, data) for part in model.readout_.readouts_]
+    parts = [part.predict_proba(model.features_, model.data_) for part in model.readout_.readouts_]
     val = data.val_mask.nonzero().squeeze(1)
     likelihoods = torch.stack([part[val, data.y[val]] for part in parts], dim=1).double()
     weights = model.readout_.weights_
@@ -120,7 +120,7 @@ def test_without_validation_labels_weights_are_those_of_the_prior(data):
 
 def test_readouts_that_predict_the_validation_labels_count_more(data):
     model = fit(WeightedReadout((readout(optimization=SOME), NearestClass()), prior=(1e-3, 1e-3)), data)
-    parts = [part.predict_proba(model.features_, data) for part in model.readout_.readouts_]
+    parts = [part.predict_proba(model.features_, model.data_) for part in model.readout_.readouts_]
     own = [float(p[data.val_mask, data.y[data.val_mask]].log().sum()) for p in parts]
     assert (own[0] > own[1]) == (model.readout_.weights_[0] > model.readout_.weights_[1])
 

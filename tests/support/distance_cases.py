@@ -17,6 +17,7 @@ from lggd import (
 )
 from lggd.features.distance_training import DistanceProblems
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.inputs import NodeData
 from lggd.learning import stacked_mlps
 from lggd.learning.flow import Equation, Flow
 from lggd.learning.networks import FromModule
@@ -230,7 +231,7 @@ def learner_of(
     train = labels_of(data, len(horizons), 0.3, 1) if train is None else train
     validation = labels_of(data, len(horizons), 0.2, 2) if validation is None else validation
     draws = [random(100 + q) for q in which]
-    features = initial.node_features(data, graph)
+    features = initial.node_features(NodeData.read(data), graph)
     networks = initial.networks(features, CLASSES, draws)
     equation = Equation(graph, coefficients, draws)
     last = max(horizons[q][-1] for q in which)

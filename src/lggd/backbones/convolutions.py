@@ -73,7 +73,7 @@ def attention(source_score: Tensor, target_score: Tensor, edges: SparsePattern) 
 
     Scores are `[N, B]`, one column per head; returns `[B, E]`. Every node must have an incoming edge.
     """
-    alpha: Tensor = _Attention.apply(source_score, target_score, edges)  # type: ignore[no-untyped-call]
+    alpha: Tensor = _Attention.apply(source_score, target_score, edges)  # type: ignore[no-untyped-call]  # torch has no type for it
     return alpha
 
 
@@ -110,7 +110,7 @@ def scaled_laplacian(
 
     weight = None if edge_weight is None else edge_weight.to(dtype)
     index, values = remove_self_loops(*get_laplacian(edge_index, weight, "sym", dtype, num_nodes))
-    return SparseMatrix.from_edges(index, values, num_nodes)  # type: ignore[arg-type]
+    return SparseMatrix.from_edges(index, values, num_nodes)
 
 
 def edges_with_loops(

@@ -77,13 +77,13 @@ class BackboneChoice:
         """Return a new module, initialized from torch's global random state."""
         check_int("in_channels", in_channels, minimum=1)
         check_int("num_classes", num_classes, minimum=1)
-        return self.network(self, in_channels, num_classes)  # type: ignore[call-arg, arg-type]
+        return self.network(self, in_channels, num_classes)  # type: ignore[call-arg, arg-type]  # of each subclass
 
 
 # Attributes with the width of the input in layers of torch and PyG.
 WIDTHS = ("in_features", "in_channels", "input_size", "num_features", "embed_dim")
 # A module may concatenate that many vectors of the input's width, such as a node's and its neighbours'.
-MOST_CONCATENATED = 3
+MAX_CONCATENATED = 3
 
 
 class UserModule(nn.Module):
@@ -111,10 +111,10 @@ class UserModule(nn.Module):
         shape = [len(x), self.num_classes]
         if isinstance(logits, Tensor) and list(logits.shape) == shape:
             return logits
-        found = list(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+        received = list(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
         rule = f"return logits {shape}, one row per node and one column per class"
         remedy = f"Set the width of its last layer to {self.num_classes}."
-        raise InputError("backbone", rule, but=f"{type(self.module).__name__} returned {found}", remedy=remedy)
+        raise InputError("backbone", rule, but=f"{type(self.module).__name__} returned {received}", remedy=remedy)
 
 
 def check_user_module(
@@ -147,14 +147,14 @@ def check_user_module(
         return output
 
     try:
-        found = logits(width)
+        output = logits(width)
     except (InputError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         raise _width_error(module, width, width_of, logits, error) from error
-    if not bool(found.isfinite().all()):
-        name, node = type(module).__name__, int((~found.isfinite()).any(1).nonzero()[0])
-        clause = f"{name} returned {found[node].tolist()} for node {{0}}, before any training"
+    if not bool(output.isfinite().all()):
+        name, node = type(module).__name__, int((~output.isfinite()).any(1).nonzero()[0])
+        clause = f"{name} returned {output[node].tolist()} for node {{0}}, before any training"
         remedy = "Check its initial parameters, and divisions by zero at nodes without edges."
         raise InputError("backbone", "return finite logits", but=clause, remedy=remedy, nodes=[node])
 
@@ -185,4 +185,4 @@ def _candidate_widths(module: nn.Module) -> Iterator[int]:
     shapes = (parameter.shape[-1] for parameter in module.parameters() if not nn.parameter.is_lazy(parameter)
               and parameter.dim() > 1)  # fmt: skip
     widths = [width for width in (*named, *shapes) if isinstance(width, int) and width > 0]
-    yield from dict.fromkeys(width // k for k in range(1, MOST_CONCATENATED + 1) for width in widths if width % k == 0)
+    yield from dict.fromkeys(width // k for k in range(1, MAX_CONCATENATED + 1) for width in widths if width % k == 0)

@@ -45,7 +45,7 @@ class _TrainedOnLogits(ABC):
 
     def training_step(self, targets: Targets) -> Tensor:
         losses = self._training_losses(targets)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(losses.sum())
         return losses.detach()
 
     def _training_losses(self, targets: Targets) -> Tensor:

@@ -52,7 +52,8 @@ class Diffusion:
         from sknetwork.classification import DiffusionClassifier
 
         model = DiffusionClassifier(n_iter=self.iterations, scale=self.scale)
-        return model.fit(adjacency, labels).predict_proba()  # type: ignore[no-any-return]
+        scores: Scores = model.fit(adjacency, labels).predict_proba()
+        return scores
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ class MajorityVote:
         """Returns the share of each class among the neighbours, `[N, K]`; rows of unreachable nodes are 0."""
         from sknetwork.classification import Propagation
 
-        return Propagation(n_iter=self.iterations).fit(adjacency, labels).predict_proba()  # type: ignore[no-any-return]
+        scores: Scores = Propagation(n_iter=self.iterations).fit(adjacency, labels).predict_proba()
+        return scores
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ class NearestNeighbours:
 
         count = max(1, min(self.neighbours, int((labels >= 0).sum()) - 1))
         model = NNClassifier(count, embedding_method=_SpectralEmbedding(self.dimension))
-        return model.fit(adjacency, labels).predict_proba()  # type: ignore[no-any-return]
+        scores: Scores = model.fit(adjacency, labels).predict_proba()
+        return scores
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -38,6 +38,9 @@ from lggd.inputs.graph_change import GraphChange
 from lggd.progress import Callback
 from lggd.training.engine import without_prefix
 from lggd.validation import check_instance, check_int, check_real
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 # Graphs on disk with fewer edges are read into memory: the closed form takes about a hundred bytes per edge there.
 MAX_EDGES_IN_MEMORY = 2**22
@@ -204,7 +207,7 @@ class KernelRidge(Member):
         """
         return self._solved().left_out()
 
-    def left_out_proba(self, data: Any = None) -> Tensor:
+    def left_out_proba(self, data: Data | None = None) -> Tensor:
         """Return the probabilities of all nodes, those of labelled ones without their own label, float32 `[N, K]`."""
         solution = self._solved()
         self._check_data(self.data_ if data is None else NodeData.read(data))

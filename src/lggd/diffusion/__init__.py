@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,9 +15,13 @@ from torch import Tensor
 from lggd._system.memory import Cache, content_key
 from lggd.closed_form.filters import PPR, TOLERANCE, Heat
 from lggd.errors import InputError
-from lggd.graph.edge_list import check_symmetric, read_edges, with_edges
+from lggd.graph.edge_list import check_symmetric, with_edges
 from lggd.graph.sparse import SparsePattern, normalized_adjacency
+from lggd.inputs import NodeData
 from lggd.validation import check_instance, check_int
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 __all__ = ["PPR", "DiffusionGraph", "Heat"]
 
@@ -58,9 +62,9 @@ class DiffusionGraph:
         if self.dim not in (0, 1):
             raise InputError("dim", "be one of 0, 1", repr(self.dim))
 
-    def transform(self, data: Any) -> Any:
+    def transform(self, data: Data) -> Data:
         """Return a shallow copy of PyG data with new `edge_index` and `edge_weight`; the graph must be undirected."""
-        return with_edges(data, *self.diffuse(*read_edges(data, data.num_nodes), data.num_nodes))
+        return with_edges(data, *self.diffuse(*NodeData.read(data).edges, data.num_nodes))
 
     def diffuse(self, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor]:
         """Return the new edges int64 `[2, E']`, sorted by target, and their weights float32 `[E']`."""

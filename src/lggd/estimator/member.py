@@ -66,14 +66,17 @@ class Member(ABC):
     additions_: list[dict[str, Any]]
     metadata_: dict[str, Any]
 
-    # Whether predictions need `data.edge_index`; the others also work on a graph on disk, block by block.
-    needs_edge_index: bool = True
     # The setting that is a model itself, or None; `_fit_inner` fits a copy of it, the attribute of that name with "_".
     _inner: ClassVar[str] = ""
 
     @property
+    def needs_edge_index(self) -> bool:
+        """Whether predictions need `data.edge_index`; others also work on a graph on disk, block by block."""
+        return True
+
+    @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` works, because other labels can be used without training; by default as inside."""
+        """Whether `add_labels` works, without training; delegates to the inner model, if there is one."""
         return not self._inner or (self._inner_model is not None and self._inner_model.accepts_labels)
 
     @property

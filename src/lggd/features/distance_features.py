@@ -1,4 +1,4 @@
-"""What GGD, LGGD and SolvedLGGD share (the paper's Pipeline 2): distances for any labels, and features of them."""
+"""The base of GGD, LGGD and SolvedLGGD (the paper's Pipeline 2): distances for any labels, and features of them."""
 
 from __future__ import annotations
 

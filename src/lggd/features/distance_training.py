@@ -78,7 +78,7 @@ class DistanceProblems:
             self._boundary = targets, boundary_mask(targets.labels.t(), self.num_classes)
         start = self.networks(self.x, training=True).abs()
         losses = targets.losses(-self.flow(start), nodes_first=True)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(losses.sum())
         return losses.detach()
 
     def validate(self, targets: Targets) -> tuple[Tensor, None]:

@@ -24,13 +24,13 @@ from lggd.solvers.scheme import check_times
 from lggd.validation import check_instance
 
 # A prediction that is certain and wrong counts as this probable: it must not decide alone.
-LEAST_LIKELIHOOD = 1e-4
+MIN_LIKELIHOOD = 1e-4
 # The mean log likelihood is then within −log(the smallest weight of the prior) / MIXTURE_ITERATIONS of the highest: the
-# weights of parts that predict nearly the same may be farther from theirs, which matters little.
+# weights of parts that predict nearly the same converge more slowly.
 MIXTURE_ITERATIONS = 200
 # The plain distance takes part only if it raises the log likelihood of left-out labels by this much: on graphs where
 # unlike nodes are neighbours, it misleads.
-LEAST_GAIN = 0.5
+MIN_GAIN = 0.5
 # Folds by which the time, and the share of the plain distance, are chosen.
 FOLDS = 5
 
@@ -150,11 +150,11 @@ class SolvedLGGD(DistanceFeatures):
 
     def _state(self) -> dict[str, Tensor]:
         chosen = torch.tensor([self.time_, self.share_.weight, self.share_.sharpness], dtype=torch.float64)
-        return {**super()._state(), "time and share": chosen}
+        return {**super()._state(), "mixture": chosen}
 
     def _restore(self, nodes: NodeData, state: Mapping[str, Tensor]) -> None:
         super()._restore(nodes, state)
-        self.time_, *share = check_shape("time and share", state["time and share"], torch.empty(3)).tolist()
+        self.time_, *share = check_shape("mixture", state["mixture"], torch.empty(3)).tolist()
         self.share_ = DistanceShare(*share)
 
 
@@ -166,12 +166,12 @@ def mixture_weights(likelihoods: Tensor, prior: Sequence[float]) -> list[float]:
     """
     counts = torch.tensor(prior, dtype=likelihoods.dtype)
     weights = counts / counts.sum()
-    likelihoods = likelihoods.clamp(min=LEAST_LIKELIHOOD)
+    likelihoods = likelihoods.clamp(min=MIN_LIKELIHOOD)
     for _ in range(MIXTURE_ITERATIONS):
         shares = weights * likelihoods
         shares = (shares / shares.sum(1, keepdim=True)).sum(0) + counts
         weights = shares / shares.sum()
-    return weights.tolist()  # type: ignore[no-any-return]
+    return weights.tolist()
 
 
 def class_distances(graph: Graph, labels: Tensor, num_classes: int, p: float) -> Tensor:
@@ -208,10 +208,10 @@ class DistanceShare:
         sharpness = fit_inverse_temperature(-distances / spread, classes)[0] / spread
         near = torch.softmax(-sharpness * distances, dim=1)
         likelihoods = torch.stack([each[rows, classes] for each in (probabilities, near)], dim=1)
-        likelihoods = likelihoods.clamp(min=LEAST_LIKELIHOOD)
+        likelihoods = likelihoods.clamp(min=MIN_LIKELIHOOD)
         weights = torch.tensor(mixture_weights(likelihoods, (1.0, 1.0)), dtype=torch.float64)
         gain = float(((likelihoods @ weights) / likelihoods[:, 0]).log().sum())
-        return cls(float(weights[1]), sharpness) if gain >= LEAST_GAIN else cls()
+        return cls(float(weights[1]), sharpness) if gain >= MIN_GAIN else cls()
 
     def mix(self, probabilities: Tensor, distances: Tensor) -> Tensor:
         """The mixture of predictions `[N, K]` with those of distances `[N, K]`."""

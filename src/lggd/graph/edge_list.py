@@ -9,7 +9,7 @@ import copy
 import warnings
 from collections.abc import Iterable, Iterator, Set
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,9 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError, InputWarning, NotSymmetricError
 from lggd.graph.csr import CSR, merge_duplicates
 from lggd.validation import check_finite, check_int
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 Ids = NDArray[np.int32]
 Weights = NDArray[np.floating]
@@ -232,19 +235,6 @@ def _round_to(dtype: torch.dtype, weight: Weights) -> Weights:
     return values
 
 
-def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """The edges of PyG data and their weights, checked here because a non-finite loss would not name the cause."""
-    graph = getattr(data, "graph", None)
-    if data.edge_index is None and graph is not None:  # a graph on disk, whose edges were checked when it was opened
-        return graph.edge_index, graph.csr.weight
-    weight = read_weight(data)
-    check_edges(data.edge_index, weight, num_nodes)
-    if weight is not None:
-        name = "edge_attr" if getattr(data, "edge_weight", None) is None else "edge_weight"
-        check_weights(data.edge_index, weight, name)
-    return data.edge_index, weight
-
-
 def check_edges(edge_index: Tensor | None, edge_weight: Tensor | None, num_nodes: int) -> None:
     """Raises an error unless these are the edges of `num_nodes` nodes. Ids out of range would read out of bounds."""
     if edge_index is None:
@@ -284,7 +274,7 @@ def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: i
         raise InputError("data.edge_index", rule, remedy=remedy) from error
 
 
-def with_edges(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
+def with_edges(data: Data, edge_index: Tensor, edge_weight: Tensor | None) -> Data:
     """A shallow copy of PyG data with other edges."""
     changed = copy.copy(data)
     for name in ("edge_attr", "edge_weight"):
@@ -296,7 +286,7 @@ def with_edges(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any
     return changed
 
 
-def read_weight(data: Any) -> Tensor | None:
+def read_weight(data: Data) -> Tensor | None:
     """The weights of a PyG `Data`: `edge_weight`, or else `edge_attr` with one number per edge, or else None.
 
     PyG's layers take `[E]` and `[E, 1]` alike; its transforms and functions for networkx make either.
@@ -317,13 +307,12 @@ def _constant(values: Tensor) -> Tensor:
     return values.detach() if values.requires_grad else values
 
 
-def check_node_features(data: Any) -> Tensor:
-    """Returns `data.x` as float32, dense or sparse, if it is finite and has one row per node."""
-    x = getattr(data, "x", None)
+def check_node_features(x: Tensor | None, num_nodes: int) -> Tensor:
+    """Returns node features as float32, dense or sparse, if they are finite and have one row per node."""
     if not isinstance(x, Tensor):
         remedy = "LGGDClassifier() and GGD() work without node features; or use an identity matrix."
         raise InputTypeError("data.x", "be a tensor of node features [N, F]", type(x).__name__, remedy)
-    x = check_features("data.x", x, data.num_nodes)
+    x = check_features("data.x", x, num_nodes)
     entries = x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values()  # type: ignore[no-untyped-call]  # not typed in torch
     check_finite("data.x", entries)
     return x

@@ -23,6 +23,7 @@ from lggd.validation import suggestion
 if TYPE_CHECKING:
     import networkx as nx
     from jaxtyping import Float, Int64, Shaped
+    from torch_geometric.data import Data
 
     from lggd.graph.stored_graph import StoredGraph
 
@@ -198,7 +199,7 @@ class Graph:
         return cls.from_edges(edges, values, num_nodes=len(number), **options)
 
     @classmethod
-    def from_pyg(cls, data: Any, **options: Unpack[EdgeOptions]) -> Graph:
+    def from_pyg(cls, data: Data, **options: Unpack[EdgeOptions]) -> Graph:
         """From a PyG `Data`.
 
         Parameters

@@ -1,4 +1,4 @@
-"""What models read of PyG data, parsed and checked once: graph, node features, labels, and their changes."""
+"""PyG data, parsed and checked once: the graph, the node features, the labels, and their changes."""
 
 from lggd.inputs.labels import UNLABELLED, Labels
 from lggd.inputs.node_data import NodeData

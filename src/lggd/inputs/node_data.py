@@ -74,7 +74,7 @@ class NodeData:
     @cached_property
     def features(self) -> Tensor:
         """The node features as float32 `[N, F]`, dense or sparse; raises an error if there are none or not finite."""
-        return check_node_features(self)
+        return check_node_features(self.x, self.num_nodes)
 
     @cached_property
     def edges(self) -> tuple[Tensor, Tensor | None]:

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.graph.edge_list import check_node_features
+from lggd.inputs import NodeData
 from lggd.learning.node_features import NodeFeatures, propagate, read_node_features
 from lggd.learning.stacked_mlps import StackedMLPs
 from lggd.training.problems import LEVELS, SeededModules
@@ -107,9 +107,9 @@ class MLP(_MLPSettings):
     zeros: int = 0
     input_dropout: float = 0.0
 
-    def node_features(self, data: Any, graph: Graph) -> NodeFeatures:
+    def node_features(self, nodes: NodeData, graph: Graph) -> NodeFeatures:
         """The input of the networks."""
-        return read_node_features(data, self.normalize, self.zeros)
+        return read_node_features(nodes, self.normalize, self.zeros)
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,9 @@ class PropagatedMLP(_MLPSettings):
             check_real("pagerank", self.pagerank, 0, 1, closed="neither", rule="lie between 0 and 1, or be None")
         check_int("hops", self.hops, minimum=1, remedy="MLP() uses no neighbours.")
 
-    def node_features(self, data: Any, graph: Graph) -> NodeFeatures:
+    def node_features(self, nodes: NodeData, graph: Graph) -> NodeFeatures:
         """The input of the networks."""
-        base = read_node_features(data, normalize=False, zeros=self.zeros)
+        base = read_node_features(nodes, normalize=False, zeros=self.zeros)
         return propagate(base, graph, self.hops, self.normalize, self.pagerank)
 
     @property
@@ -166,9 +166,9 @@ class FromModule:
 
     module: nn.Module
 
-    def node_features(self, data: Any, graph: Graph) -> ModuleInputs:
+    def node_features(self, nodes: NodeData, graph: Graph) -> ModuleInputs:
         """The input of the modules."""
-        return ModuleInputs(check_node_features(data), graph.edge_index)
+        return ModuleInputs(nodes.features, graph.edge_index)
 
     def networks(self, x: ModuleInputs, num_classes: int, generators: Sequence[torch.Generator]) -> ModuleCopies:
         """One copy per generator."""

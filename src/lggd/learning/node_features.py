@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from lggd.graph import Graph
-from lggd.graph.edge_list import check_node_features
 from lggd.graph.sparse import SparseMatrix, mostly_zeros, normalized_adjacency, unit_rows
+from lggd.inputs import NodeData
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +86,9 @@ def matmul_side_by_side(features: NodeFeatures, weight: Tensor) -> Tensor:
     return features.matmul(wide).view(-1, problems, width).transpose(0, 1)
 
 
-def read_node_features(data: Any, normalize: bool, zeros: int = 0) -> StoredFeatures:
+def read_node_features(nodes: NodeData, normalize: bool, zeros: int = 0) -> StoredFeatures:
     """`data.x` with `zeros` columns of 0, sparse where most entries are 0; `normalize` scales rows to unit length."""
-    x = check_node_features(data)
+    x = nodes.features
     x = x.to_sparse_coo().coalesce() if mostly_zeros(x) else x  # type: ignore[no-untyped-call]  # not typed in torch
     x = unit_rows(x) if normalize else x
     if x.layout == torch.strided:

@@ -126,7 +126,7 @@ class LGGDClassifier(Member):
         return nodes.features.shape[1], "the columns of x"
 
     @property
-    def needs_edge_index(self) -> bool:  # type: ignore[override]
+    def needs_edge_index(self) -> bool:
         if self.features is not None and self.features.needs_edge_index:
             return True
         return self.backbone is not None and getattr(self.backbone, "needs_edge_index", True)

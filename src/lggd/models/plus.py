@@ -51,7 +51,7 @@ def _in_stage(callback: Callback | None, prefix: str) -> Callback | None:
 
 
 class _MetaModel(Member):
-    """What models that fit copies of another `model` have in common: the means over the copies, their parts."""
+    """Base class of models that fit copies of another `model`: the means over the copies, their parts."""
 
     model: Member
     _inner = "model"  # of which an `Ensemble` fits several copies
@@ -62,7 +62,8 @@ class _MetaModel(Member):
 
     def input_width(self, nodes: NodeData, num_classes: int) -> tuple[int, str]:
         """Return the number of columns of `inputs`, known before the fit, and what they are."""
-        return self._providing("input_width").input_width(nodes, num_classes)  # type: ignore[no-any-return]
+        width: tuple[int, str] = self._providing("input_width").input_width(nodes, num_classes)
+        return width
 
     def features(self, data: Data | NodeData) -> Tensor:
         """Return the features of the copies, averaged, float32 `[N, F]`."""

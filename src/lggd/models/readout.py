@@ -66,7 +66,8 @@ class NearestClass(Readout):
     """
 
     def predict_proba(self, features: Any, nodes: NodeData) -> Tensor:
-        return features._probabilities(nodes)  # type: ignore[no-any-return]
+        probabilities: Tensor = features._probabilities(nodes)
+        return probabilities
 
 
 @dataclass(eq=False)
@@ -131,10 +132,9 @@ class BackboneReadout(Readout):
         )  # fmt: skip
 
     def _inputs(self, features: Any, nodes: NodeData) -> Tensor:
-        if not self.use_x:
-            return features.features(nodes)  # type: ignore[no-any-return]  # features are of several classes
-        x = normalize(nodes.features.to_dense())
-        return torch.cat([x * self.x_scale_, features.features(nodes)], dim=1) if self.use_features else x
+        parts = [normalize(nodes.features.to_dense()) * self.x_scale_] if self.use_x else []
+        parts += [features.features(nodes)] if self.use_features else []
+        return torch.cat(parts, dim=1)
 
     def _edges(self, nodes: NodeData) -> tuple[Tensor, Tensor | None]:
         return nodes.edges if self.diffusion is None else self.diffusion.diffuse(*nodes.edges, nodes.num_nodes)
@@ -168,7 +168,7 @@ class MeanReadout(Readout):
     readouts : tuple of readouts
     fade : bool
         When labels are added, weigh trained networks by the square of the fraction of the labels that they have seen:
-        few of them say little beside many new labels.
+        old labels count less as new ones arrive.
 
     Examples
     --------

@@ -73,10 +73,10 @@ _streams = threading.local()
 
 def _side_stream(device: torch.device) -> torch.cuda.Stream:
     """One stream per thread and device: libraries hold memory for every stream they have seen."""
-    streams = _streams.__dict__.setdefault("by_device", {})
+    streams: dict[torch.device, torch.cuda.Stream] = _streams.__dict__.setdefault("by_device", {})
     if device not in streams:
-        streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    return streams[device]  # type: ignore[no-any-return]
+        streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no type for it
+    return streams[device]
 
 
 @contextmanager

@@ -141,7 +141,7 @@ class Engine:
             validated: list[Tensor] = []
             if self._validation is not None:
                 loss, correct = self.trainable.validate(self._validation)
-                score = (-loss if self.lowest_loss else correct).double()  # type: ignore[union-attr]
+                score = (-loss if self.lowest_loss or correct is None else correct).double()
                 better &= (score > self._best_score) | self._without_validation
                 torch.where(better, score, self._best_score, out=self._best_score)
                 validated = [loss] if correct is None else [loss, correct]

@@ -180,7 +180,8 @@ class SeededModules:
     def call(self, problem: int, *inputs: Tensor | None, training: bool) -> Tensor:
         """The output of the module of one problem."""
         with self._random[problem].in_use():
-            return self.modules[problem].train(training)(*inputs)  # type: ignore[no-any-return]
+            output: Tensor = self.modules[problem].train(training)(*inputs)
+        return output
 
     def parameters(self) -> list[StackedParameter]:
         return [

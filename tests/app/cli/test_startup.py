@@ -42,7 +42,7 @@ def look(*lines: str, **changes: str) -> tuple[str, list[str], bool]:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    shown, packages, unchanged = look("--help", "run --help", "figure --help", "studio --help", "--version")
+    shown, packages, unchanged = look("--help", "run --help", "compare --help", "studio --help", "--version")
     assert shown.count("Usage: lggd") == 4
     assert f"lggd {lggd.__version__}" in shown
     assert not set(HEAVY) & set(packages)

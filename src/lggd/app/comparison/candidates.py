@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,10 +21,12 @@ from lggd.app.runs.methods import METHODS, Method
 from lggd.baselines import MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
 from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import InputError, InputTypeError
-from lggd.graph.edge_list import check_node_features
-from lggd.inputs import Labels
+from lggd.inputs import Labels, NodeData
 from lggd.models.classifier import LGGDClassifier
 from lggd.validation import check_int, check_real, suggestion
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 GROUP = "lggd.methods"  # the group of entry points of plug-ins
 KNN = {"kernel": "knn", "n_neighbors": 10}
@@ -70,11 +72,11 @@ class FeatureClassifier:
         self.estimator.set_params(**{name.removeprefix("estimator__"): value for name, value in params.items()})
         return self
 
-    def fit(self, data: Any) -> FeatureClassifier:
+    def fit(self, data: Data) -> FeatureClassifier:
         from sklearn.base import clone
 
         labels = Labels.read(data)
-        self.x_, y = check_node_features(data).to_dense().cpu().numpy(), labels.train.cpu().numpy()
+        self.x_, y = NodeData.read(data).features.to_dense().cpu().numpy(), labels.train.cpu().numpy()
         self.num_classes_, known = labels.num_classes, y >= 0
         if type(self.estimator).__module__.startswith("sklearn.semi_supervised"):
             known = np.ones_like(known)  # -1 marks unlabelled rows there as here

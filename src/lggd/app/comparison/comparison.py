@@ -31,6 +31,7 @@ from lggd.validation import check_int
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+    from torch_geometric.data import Data
 
 
 class MethodFailedWarning(InputWarning):
@@ -135,7 +136,7 @@ class Comparison:
 
 
 def compare(
-    data: Any,
+    data: Data,
     methods: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
     splits: int = SPLITS,
@@ -242,7 +243,7 @@ def compare(
     return comparison
 
 
-def _check_data(data: Any) -> Any:
+def _check_data(data: Data) -> Any:
     y, edges = getattr(data, "y", None), getattr(data, "edge_index", None)
     if not isinstance(y, torch.Tensor) or not isinstance(edges, torch.Tensor):
         rule = "be a PyG Data with edge_index and y"
@@ -251,7 +252,7 @@ def _check_data(data: Any) -> Any:
 
 
 def _plan(
-    methods: Sequence[Method], data: Any, datas: Sequence[Any], labels: Any, trials: int, shares: Sequence[float]
+    methods: Sequence[Method], data: Data, datas: Sequence[Any], labels: Any, trials: int, shares: Sequence[float]
 ) -> list[FitJob]:
     """Returns all jobs, split by split, so that methods can be compared early; the learning curve is last."""
     problem = label_splits.problem_fingerprint(data)

@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,9 @@ from lggd.errors import InputError
 from lggd.progress import Callback
 from lggd.validation import check_finite
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 EXPERIMENT = "comparison"
 ERROR = "error"  # the key of a line that says why there is no measurement
 BINS = 10  # of equal width, for the probability of the predicted class
@@ -41,7 +44,7 @@ class FitJob(Job):
     """
 
     method: Method
-    data: Any
+    data: Data
     problem: str
     labels: int | float
     split: int
@@ -121,7 +124,7 @@ def describe_error(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def choose_settings(method: Method, seed: int, data: Any, trials: int) -> tuple[dict[str, Any], float | None]:
+def choose_settings(method: Method, seed: int, data: Data, trials: int) -> tuple[dict[str, Any], float | None]:
     """Returns the settings with the highest validation accuracy of `trials` fits, and that accuracy.
 
     `data` has no test labels.
@@ -136,7 +139,7 @@ def choose_settings(method: Method, seed: int, data: Any, trials: int) -> tuple[
     return search.choose_settings(method.model(seed), validation, trials, seed)
 
 
-def read_probabilities(name: str, predicted: Any, data: Any) -> Tensor:
+def read_probabilities(name: str, predicted: Any, data: Data) -> Tensor:
     """Returns what a model predicts as float64 `[N, K]`; a model may know fewer classes, but not fewer nodes."""
     num_nodes, num_classes = data.num_nodes, int(data.y.max()) + 1
     probabilities = torch.as_tensor(predicted).detach().double().to(data.y.device)

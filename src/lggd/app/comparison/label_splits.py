@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -24,10 +24,13 @@ from lggd.datasets.by_name import (
 from lggd.datasets.pyg_data import MASKS
 from lggd.errors import InputError, InputTypeError
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 MIN_LABELS = 3  # one label of each class to train with, one to validate with, one to test with
 
 
-def default_labels(data: Any) -> int | float:
+def default_labels(data: Data) -> int | float:
     """Returns the training labels of a dataset in the paper's table, or else a fraction of all labels."""
     name = getattr(data, "name", None)
     return LABELS_PER_CLASS if name in EMBEDDED else TRAIN_AND_VALIDATION[0] if name in FROM_FILES else TRAINING
@@ -56,7 +59,7 @@ def describe_labels(labels: int | float) -> str:
     return f"{labels} labels per class" if isinstance(labels, int) else f"{100 * labels:g} % of the labels"
 
 
-def draw_splits(data: Any, labels: int | float, count: int) -> list[Any]:
+def draw_splits(data: Data, labels: int | float, count: int) -> list[Any]:
     """Returns `count` copies of PyG data with other masks; all share its tensors.
 
     `labels` are drawn from every class for training, and as many for validation (of a fraction, at most half of what is
@@ -91,7 +94,7 @@ def _masks(y: Tensor, labels: int | float, seed: int) -> list[Tensor]:
     return [train, *split_by_count(torch.where(rest, y, -1), labels, seed)]
 
 
-def with_fewer_labels(data: Any, share: float, seed: int) -> Any:
+def with_fewer_labels(data: Data, share: float, seed: int) -> Any:
     """Returns a copy with a share of the training and validation nodes of every class; smaller shares are subsets."""
     if share == 1:
         return data
@@ -106,14 +109,14 @@ def with_fewer_labels(data: Any, share: float, seed: int) -> Any:
     return copy.copy(data).update(changes)
 
 
-def curve_shares(data: Any, shares: Sequence[float]) -> list[float]:
+def curve_shares(data: Data, shares: Sequence[float]) -> list[float]:
     """Returns the shares that leave fewer training labels than the next larger one, the last of which is 1."""
     counts = {share: int(with_fewer_labels(data, share, 0).train_mask.sum()) for share in sorted(shares)}
     counts[1.0] = int(data.train_mask.sum())
     return [share for share, larger in pairwise(counts) if counts[share] < counts[larger]]
 
 
-def visible_to_methods(data: Any) -> Any:
+def visible_to_methods(data: Data) -> Any:
     """Returns a copy without the labels of test nodes, and without their mask: no method can read them."""
     seen = copy.copy(data)
     seen.y = torch.where(data.train_mask | data.val_mask, data.y, -1)
@@ -121,6 +124,6 @@ def visible_to_methods(data: Any) -> Any:
     return seen
 
 
-def problem_fingerprint(data: Any) -> str:
+def problem_fingerprint(data: Data) -> str:
     """Returns a digest of the graph, its features and labels, whatever its masks."""
     return data_fingerprint(data, ("y",))
