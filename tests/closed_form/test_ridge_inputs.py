@@ -160,6 +160,11 @@ def test_wrong_rounds_are_refused(rounds):
 # -- principal directions -----------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def max_exact_columns(request, monkeypatch):
+    monkeypatch.setattr(module, "MAX_EXACT_COLUMNS", request.param)
+
+
 def decaying(rows, columns, seed=0):
     """A matrix whose singular values fall by half each time."""
     draws = np.random.default_rng(seed)
@@ -173,9 +178,8 @@ def decaying(rows, columns, seed=0):
 @pytest.mark.parametrize(
     ("shape", "width"), [((30, 12), 12), ((30, 12), 40), ((30, 12), 5), ((8, 25), 25), ((8, 25), 6)]
 )
-@pytest.mark.parametrize("exact", [0, 1000])
-def test_principal_axes_span_the_subspace_of_the_svd(shape, width, sparse, exact, monkeypatch):
-    monkeypatch.setattr(module, "MAX_EXACT_COLUMNS", exact)
+@pytest.mark.parametrize("max_exact_columns", [0, 1000], indirect=True)
+def test_principal_axes_span_the_subspace_of_the_svd(shape, width, sparse, max_exact_columns):
     x = decaying(*shape)
     axes = principal_axes(Moments(x.to_sparse_coo() if sparse else x), width, random())
     count = min(width, *shape)
@@ -189,8 +193,8 @@ def test_principal_axes_span_the_subspace_of_the_svd(shape, width, sparse, exact
     np.testing.assert_allclose(lengths.numpy(), values[:leading], rtol=1e-3)
 
 
-def test_principal_axes_depend_on_the_generator_alone(monkeypatch):
-    monkeypatch.setattr(module, "MAX_EXACT_COLUMNS", 0)
+@pytest.mark.parametrize("max_exact_columns", [0], indirect=True)
+def test_principal_axes_depend_on_the_generator_alone(max_exact_columns):
     x = decaying(20, 30)
     one, again = (principal_axes(Moments(x), 4, random(3)) for _ in range(2))
     assert torch.equal(one, again)

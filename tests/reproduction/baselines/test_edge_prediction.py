@@ -43,9 +43,14 @@ def check_reconstruction(make):
     torch.testing.assert_close(grad, expected_grad)
 
 
-@pytest.mark.parametrize("entries", [36, 200, 2**20])
-def test_loss_and_gradient_are_those_of_torch(entries, monkeypatch):
-    monkeypatch.setattr(edge_prediction, "BLOCK_ENTRIES", {"cpu": entries})
+@pytest.fixture
+def entries(request, monkeypatch):
+    """Of a block."""
+    monkeypatch.setattr(edge_prediction, "BLOCK_ENTRIES", {"cpu": request.param})
+
+
+@pytest.mark.parametrize("entries", [36, 200, 2**20], indirect=True)
+def test_loss_and_gradient_are_those_of_torch(entries):
     check_reconstruction(ReconstructionLoss)
 
 
@@ -60,8 +65,8 @@ def test_check_finds_a_wrong_loss(attribute):
         check_reconstruction(Wrong)
 
 
-def test_check_finds_a_wrong_gradient(monkeypatch):
-    monkeypatch.setattr(edge_prediction, "BLOCK_ENTRIES", {"cpu": 200})
+@pytest.mark.parametrize("entries", [200], indirect=True)
+def test_check_finds_a_wrong_gradient(entries, monkeypatch):
     all_pairs = edge_prediction.all_pairs
 
     def planted(z):
@@ -119,9 +124,8 @@ def make_graphs(dtype=torch.float32):
     return graphs, z, ALPHA * z @ z.transpose(1, 2) + (1 - ALPHA) * given_adjacency()
 
 
-@pytest.mark.parametrize("entries", [300, 2**20])
-def test_samples_are_graphs_of_the_given_probabilities(entries, monkeypatch):
-    monkeypatch.setattr(edge_prediction, "BLOCK_ENTRIES", {"cpu": entries})
+@pytest.mark.parametrize("entries", [300, 2**20], indirect=True)
+def test_samples_are_graphs_of_the_given_probabilities(entries):
     graphs, z, probability = make_graphs()
     total = torch.zeros(2, 36, 36)
     for _ in range(600):
