@@ -24,6 +24,7 @@ from lggd.closed_form.kernel_ridge import read_inputs
 from lggd.closed_form.kernels import ChosenKernel, MixtureKernel
 from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.distances import distance
+from lggd.inputs import NodeData
 from lggd.text import percent
 
 Arguments = TypeVarTuple("Arguments")
@@ -180,7 +181,7 @@ def with_reason(snapshot: Snapshot, node: int, margin: float, variance: float, r
 @lru_cache(maxsize=2)
 def first_nodes(graph: StudioGraph) -> Integers:
     """Nodes to label when there are no predictions: by the criterion of `KernelRidge.suggest` before any label."""
-    features = read_inputs(graph.data, (FIRST_WIDTH,), seed=0).graph("x", [FIRST_KERNEL])
+    features = read_inputs(NodeData.read(graph.data), (FIRST_WIDTH,), seed=0).graph("x", [FIRST_KERNEL])
     kernel = MixtureKernel({"x": features}, [ChosenKernel("x", FIRST_KERNEL)])
     order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
     candidates = order[:FIRST_CANDIDATES].sort().values
