@@ -21,6 +21,7 @@ import pytest
 import lggd
 from lggd import baselines, diffusion, filters, kernels, results, scales, studio
 from lggd.sklearn import KNNGraphClassifier
+from support.public_names import names_of_type_checkers, public_modules
 
 ROOT, SOURCE = Path(__file__).parents[1], Path(lggd.__file__).parent
 LONGEST_TEST_FILE = 400
@@ -99,15 +100,15 @@ def documented(doc: str) -> set[str]:
 
 
 def test_names_are_loaded_on_first_use_from_where_type_checkers_find_them() -> None:
-    tree = ast.parse((SOURCE / "__init__.py").read_text())
-    block = next(node for node in tree.body if isinstance(node, ast.If))
-    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    seen = {alias.name: node.module.removeprefix("lggd.") for node in imports for alias in node.names if node.module}
-    submodules = {name: f"{seen.pop(name)}.{name}".removeprefix("lggd.") for name in lggd._SUBMODULES}
-    assert submodules == lggd._SUBMODULES
-    assert seen == lggd._MODULE_OF
-    assert sorted(lggd.__all__) == sorted(seen)
-    assert len(seen) <= MAX_NAMES
+    names, modules = names_of_type_checkers(), public_modules()
+    assert set(dir(lggd)) - vars(lggd).keys() <= names.keys()
+    for name, module in names.items():
+        if name in modules:
+            assert getattr(lggd, name) is importlib.import_module(modules[name])
+        else:
+            assert getattr(lggd, name) is getattr(importlib.import_module(module), name)
+    assert sorted(lggd.__all__) == sorted(names.keys() - modules.keys())
+    assert len(lggd.__all__) <= MAX_NAMES
     assert set(lggd.__all__) < set(dir(lggd))
     assert isinstance(lggd.__version__, str)
 

@@ -78,7 +78,7 @@ def complement_graphs(
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     count = max(1, int(settings.candidates * len(x)))
     candidates = [torch.randperm(len(x), generator=generator)[:count].to(x.device) for generator in generators]
-    embeddings = _Encoders(settings, inputs, x, train, generators).train_embeddings(callback)
+    embeddings = Encoders(settings, inputs, x, train, generators).train_embeddings(callback)
     return [least_similar(z, chosen, k) for z, chosen in zip(embeddings, candidates, strict=True)]
 
 
@@ -94,7 +94,7 @@ def least_similar(z: Tensor, candidates: Tensor, k: int) -> Tensor:
     return torch.stack([source, candidates[chosen].flatten()])
 
 
-class _Encoders:
+class Encoders:
     """The encoders of Q problems, trained side by side and independently."""
 
     def __init__(
@@ -136,7 +136,7 @@ class _Encoders:
 
     def _step(self) -> Tensor:
         self.adam.zero_grad()
-        pairs, negative = self._sample_pairs()
+        pairs, negative = self.sample_pairs()
         count = self.nodes.shape[1]
         z = self._encode(torch.cat([self.node_inputs, self._inputs_of(pairs)], dim=1))
         left, right = z[:, count:].chunk(2, dim=1)
@@ -155,7 +155,7 @@ class _Encoders:
         problem = torch.arange(len(nodes), device=nodes.device).unsqueeze(1)
         return self.inputs.expand(len(nodes), -1, -1)[problem, nodes]
 
-    def _sample_pairs(self) -> tuple[Tensor, Tensor]:
+    def sample_pairs(self) -> tuple[Tensor, Tensor]:
         """Random ordered pairs of nodes, first ends and then second ends, `[Q, 2m]`; which are negative, `[Q, m]`."""
         sampled = []
         # As many as there are positive pairs, i ≤ j of one class.
@@ -233,12 +233,12 @@ def relevance(x: Tensor, labels: Tensor) -> Tensor:
     weights = torch.zeros_like(similarity)
     for side, start in ((same_class, 0), (~same_class, half)):
         value, node = similarity.masked_fill(~side, -math.inf).topk(half)
-        points = value.new_tensor(_relevance_points(half)[start : start + half]).exp().expand_as(value)
+        points = value.new_tensor(relevance_points(half)[start : start + half]).exp().expand_as(value)
         weights.scatter_add_(1, node, points * (value > -math.inf))
     return weights / weights.sum(1, keepdim=True)
 
 
-def _relevance_points(half: int) -> list[float]:
+def relevance_points(half: int) -> list[float]:
     """The relevance of each position of a list."""
     block = int(BLOCK_FRACTION * half)
     first = [points for points in RELEVANCE for _ in range(block)]

@@ -89,7 +89,7 @@ class ReconstructionLoss:
 class _Reconstruction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, loss: ReconstructionLoss) -> Tensor:
-        total, grad = _all_pairs(z)
+        total, grad = all_pairs(z)
         # The loss of an edge is p · softplus(-zᵢ·zⱼ) instead.
         pattern, weight = loss.pattern, loss.positive_weight
         score = (z.index_select(1, pattern.columns) * z.index_select(1, pattern.rows)).sum(2)
@@ -106,7 +106,7 @@ class _Reconstruction(torch.autograd.Function):
         return grad_z * grad.view(-1, 1, 1), None
 
 
-def _all_pairs(z: Tensor) -> tuple[Tensor, Tensor]:
+def all_pairs(z: Tensor) -> tuple[Tensor, Tensor]:
     """Σᵢⱼ softplus(zᵢ·zⱼ) `[Q]`, the loss of a graph without edges, and Σⱼ σ(zᵢ·zⱼ) zⱼ for each i."""
     total, grad = z.new_zeros(len(z)), torch.zeros_like(z)
     for start, end in row_blocks(z.shape[1], z.device):

@@ -224,8 +224,8 @@ class _JointTraining(BaselineNetworks):
             self.stacked[name] = weights.to(self.x).requires_grad_()
 
     def training_step(self, targets: Targets) -> Tensor:
-        z = self._embed()
-        unit = _scaled_to_unit(z)
+        z = self.embed()
+        unit = scaled_to_unit(z)
         self.sampled.sample(unit)
         classification = targets.losses(self.modules[0].logits(self.stacked, self.x, self.sampled, self._dropout))
         classification.sum().backward()  # type: ignore[no-untyped-call]
@@ -233,7 +233,7 @@ class _JointTraining(BaselineNetworks):
         torch.autograd.backward([unit, reconstruction], [self.sampled.gradient(), torch.ones_like(reconstruction)])
         return (classification + reconstruction).detach()
 
-    def _embed(self) -> Tensor:
+    def embed(self) -> Tensor:
         """Z = ReLU(Â(ÂXW₀)W₁), `[Q, N, D]`."""
         hidden = self.graph(batched_linear(self.normalized_x, self.stacked[FIRST]))
         return functional.relu(self.graph(batched_linear(hidden, self.stacked[SECOND]))).contiguous()
@@ -243,7 +243,7 @@ class _JointTraining(BaselineNetworks):
         model, targets = self.model, Targets(labels.train.expand(len(self.modules), -1), "train")
 
         def reconstruction_loss() -> Tensor:
-            return self.reconstruction(self._embed()).sum()
+            return self.reconstruction(self.embed()).sum()
 
         def classification_loss() -> Tensor:
             return self._training_losses(targets).sum()
@@ -254,7 +254,7 @@ class _JointTraining(BaselineNetworks):
         minimize(classification_loss, optimizer, model.pretrain_classifier, "pretraining of the classifier", callback)
 
 
-def _scaled_to_unit(z: Tensor) -> Tensor:
+def scaled_to_unit(z: Tensor) -> Tensor:
     """Z / √max(ZZᵀ) per problem; the maximum is attained on the diagonal."""
     largest = z.square().sum(2).amax(1).view(-1, 1, 1)
     # Keeps zeros if no unit is active any more.

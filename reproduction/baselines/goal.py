@@ -99,7 +99,7 @@ class GOAL(Baseline):
             remedy = "The embedding also serves as class logits."
             raise InputError("complement.hidden", rule, self.complement.hidden, remedy)
         first, second, third = zip(*(derived_seeds(seed, 3) for seed in seeds), strict=True)
-        networks = BaselineNetworks(partial(_ConvolutionNetwork, self), nodes, labels, third)
+        networks = BaselineNetworks(partial(ConvolutionNetwork, self), nodes, labels, third)
         inputs = x = networks.x
         if self.pretrain:
             attention = BaselineNetworks(AttentionNetwork, replace(nodes, edge_weight=None), labels, first)
@@ -161,7 +161,7 @@ class GOALGraph:
         return [(weight, product) for (weight, _), product in zip(terms, products, strict=True)]
 
 
-class _ConvolutionNetwork(Network):
+class ConvolutionNetwork(Network):
     def __init__(self, model: GOAL, in_channels: int, num_classes: int) -> None:
         super().__init__(0.0, normalized_adjacency)
         shapes = (model.hidden, in_channels), (num_classes, model.hidden)

@@ -60,10 +60,10 @@ class MixUp(Baseline):
     def _networks(
         self, nodes: NodeData, labels: Labels, seeds: Sequence[int], callback: Callback | None
     ) -> BaselineNetworks:
-        return _MixtureTraining(self, nodes, labels, seeds)
+        return MixtureTraining(self, nodes, labels, seeds)
 
 
-class _MixtureTraining(BaselineNetworks):
+class MixtureTraining(BaselineNetworks):
     """GCNs trained on mixtures, with different λ and π for each problem."""
 
     def __init__(self, model: MixUp, nodes: NodeData, labels: Labels, seeds: Sequence[int]) -> None:
@@ -77,22 +77,22 @@ class _MixtureTraining(BaselineNetworks):
         self.diagonal = pattern.row_sum((values * is_loop).unsqueeze(1))
 
     def _training_losses(self, targets: Targets) -> Tensor:
-        ratio, partner = self._sample_ratios(), self._sample_partners()
-        return self._losses(targets, self._mixed_logits(ratio, partner, self._dropout), ratio, partner)
+        ratio, partner = self.sample_ratios(), self.sample_partners()
+        return self.losses(targets, self.mixed_logits(ratio, partner, self._dropout), ratio, partner)
 
-    def _sample_ratios(self) -> Tensor:
+    def sample_ratios(self) -> Tensor:
         """λ of each problem, `[Q]`: G₁ / (G₁ + G₂) with two samples of Gamma(α)."""
         gammas = torch.stack([torch._standard_gamma(self.alphas, generator=rng) for rng in self.generators])
         return (gammas[:, 0] / gammas.sum(1)).to(self.x.dtype)
 
-    def _sample_partners(self) -> Tensor:
+    def sample_partners(self) -> Tensor:
         """π of each problem, `[Q, N]`: a permutation of its training nodes that leaves all others in place."""
         partner, nodes = self.nodes.clone(), self.train_nodes
         for row, generator in zip(partner, self.generators, strict=True):
             row[nodes] = nodes[torch.rand(len(nodes), generator=generator, device=row.device).argsort()]
         return partner
 
-    def _mixed_logits(self, ratio: Tensor, partner: Tensor, drop: Drop) -> Tensor:
+    def mixed_logits(self, ratio: Tensor, partner: Tensor, drop: Drop) -> Tensor:
         """m of the last layer, `[Q, N, K]`. One sparse product per layer serves both passes and both branches."""
         weights = [self.stacked[f"{layer}.lin.weight"] for layer in ("first", "second")]
         biases = [self.stacked[f"{layer}.bias"].unsqueeze(1) for layer in ("first", "second")]
@@ -114,7 +114,8 @@ class _MixtureTraining(BaselineNetworks):
         neighbours = self.off_diagonal(batched_linear(clean, weights[1]))
         return mix(*branches(neighbours, batched_linear(mixed, weights[1]), biases[1]))
 
-    def _losses(self, targets: Targets, logits: Tensor, ratio: Tensor, partner: Tensor) -> Tensor:
+    def losses(self, targets: Targets, logits: Tensor, ratio: Tensor, partner: Tensor) -> Tensor:
+        """The loss of each problem, `[Q]`."""
         # CE(m[i], y[π(i)]) summed over i is CE(m[π⁻¹(j)], y[j]) summed over j.
         inverse = torch.empty_like(partner).scatter_(1, partner, self.nodes)
         return ratio * targets.losses(logits) + (1 - ratio) * targets.losses(_permuted(logits, inverse))
@@ -179,7 +180,7 @@ class GraphMix(Baseline):
     def _networks(
         self, nodes: NodeData, labels: Labels, seeds: Sequence[int], callback: Callback | None
     ) -> BaselineNetworks:
-        return _AlternatingTraining(self, nodes, labels, seeds)
+        return AlternatingTraining(self, nodes, labels, seeds)
 
 
 class _SharedNetwork(Network):
@@ -199,12 +200,12 @@ def _gcn_logits(values: Tensor, parameters: Mapping[str, Tensor], adjacency: Spa
     return adjacency(batched_linear(functional.relu(adjacency(values)), parameters["second.lin.weight"]))
 
 
-def _mlp_logits(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
+def mlp_logits(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
     """The logits of the MLP, `[Q, N, K]`, from xW₁ `[Q, N, C]`."""
     return batched_linear(functional.relu(values), parameters["second.lin.weight"])
 
 
-class _AlternatingTraining(BaselineNetworks):
+class AlternatingTraining(BaselineNetworks):
     """Networks that minimize the loss of the GCN or of the MLP. Node n of problem q has the position q·N + n."""
 
     def __init__(self, model: GraphMix, nodes: NodeData, labels: Labels, seeds: Sequence[int]) -> None:
@@ -225,29 +226,25 @@ class _AlternatingTraining(BaselineNetworks):
         # Both networks may share the dropout of x, because only one of the losses is used.
         values = batched_linear(self._dropout(self.x), self.stacked["first.lin.weight"])
         gcn_losses = targets.losses(_gcn_logits(values, self.stacked, self.graph))
-        mlp_logits, train_gcn = _mlp_logits(values, self.stacked), self._train_gcn()
-        pseudo_labels = self._pseudo_labels().flatten(0, 1)
-        sampled = self._sample_unlabelled()
-        mlp_losses = self._mixed_losses(mlp_logits, self.targets.position, self.classes)
-        mlp_losses = mlp_losses + self._ramp_weight() * self._mixed_losses(mlp_logits, sampled, pseudo_labels[sampled])
+        from_mlp, train_gcn = mlp_logits(values, self.stacked), self.sample_uniform() < 0.5
+        pseudo_labels = self.pseudo_labels().flatten(0, 1)
+        sampled = self.sample_unlabelled()
+        mlp_losses = self.mixed_losses(from_mlp, self.targets.position, self.classes)
+        mlp_losses = mlp_losses + self.ramp_weight() * self.mixed_losses(from_mlp, sampled, pseudo_labels[sampled])
         self.epoch.add_(1)
         return torch.where(train_gcn, gcn_losses, mlp_losses)
 
-    def _train_gcn(self) -> Tensor:
-        """Which problems train the GCN in this epoch, bool `[Q]`."""
-        return self._sample_uniform() < 0.5
-
-    def _sample_uniform(self) -> Tensor:
+    def sample_uniform(self) -> Tensor:
         """A uniform number in [0, 1) per problem, `[Q]`."""
         return torch.cat([torch.rand(1, generator=rng, device=self.x.device) for rng in self.generators])
 
-    def _ramp_weight(self) -> Tensor:
+    def ramp_weight(self) -> Tensor:
         """w(e), `[Q]`; 0 where there is no unlabelled node."""
         first, last = self.model.ramp
         t = ((self.epoch - first) / (last - first)).clamp(0, 1)
         return self.model.unlabelled_weight * torch.exp(-5 * (1 - t).square()) * self.has_unlabelled
 
-    def _pseudo_labels(self) -> Tensor:
+    def pseudo_labels(self) -> Tensor:
         """Sharpened probabilities of all nodes, `[Q, N, K]`."""
         with torch.no_grad():
             total = torch.zeros((), device=self.x.device)
@@ -256,17 +253,17 @@ class _AlternatingTraining(BaselineNetworks):
             # In logarithms, because high powers of small numbers would underflow.
             return torch.softmax((total / self.model.predictions).log() / self.model.temperature, dim=2)
 
-    def _sample_unlabelled(self) -> Tensor:
+    def sample_unlabelled(self) -> Tensor:
         """Positions of as many unlabelled nodes as training nodes, with replacement."""
         sampled = []
         for pool, count, rng in zip(self.unlabelled, self.targets.counts, self.generators, strict=True):
             sampled.append(pool[torch.randint(len(pool), (count,), generator=rng, device=pool.device)])
         return torch.cat(sampled)
 
-    def _mixed_losses(self, logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
+    def mixed_losses(self, logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
         """Binary cross-entropy `[Q]` of nodes at positions `[n]` with labels `[n, K]`, mixed in pairs per problem."""
         # The second layer is linear, so that mixing its outputs equals mixing its inputs.
-        ratio, partner = self._sample_uniform()[self.targets.problem].unsqueeze(1), self._sample_partners()
+        ratio, partner = self.sample_uniform()[self.targets.problem].unsqueeze(1), self.sample_partners()
         # Not index_select: its gradient is not deterministic on a GPU for nodes that occur twice.
         chosen = logits.reshape(-1, logits.shape[2])[nodes]
         mixed = ratio * chosen + (1 - ratio) * chosen.index_select(0, partner)
@@ -274,7 +271,7 @@ class _AlternatingTraining(BaselineNetworks):
         each = functional.binary_cross_entropy(torch.softmax(mixed, dim=1), mixed_labels, reduction="none").mean(1)
         return self.targets.mean_by_problem(each)
 
-    def _sample_partners(self) -> Tensor:
+    def sample_partners(self) -> Tensor:
         """A permutation within the mixed nodes of each problem, `[n]`."""
         orders, start = [], 0
         for count, generator in zip(self.targets.counts, self.generators, strict=True):

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch_geometric.data import Data
 
-from lggd import Optimization, diffusion
+from lggd import Optimization
 from lggd.baselines import GDC, LabelPropagation
-from reproduction.baselines import CorrectAndSmooth, GAugM, GAugO, ScikitNetwork, gaug
+from reproduction.baselines import CorrectAndSmooth, GAugM, GAugO, ScikitNetwork
 from support.baseline_cases import CASES, every_case, needs_cuda
 from support.small_data import blocks, changed, garbled, splits
 
@@ -74,7 +74,6 @@ def test_twenty_thousand_nodes_fit(kind):
     model = kind(**settings[kind], optimization=Optimization(epochs=12, patience=None)).fit(data)
     assert model.probabilities_.isfinite().all()
     assert torch.cuda.max_memory_allocated() < 12 * 2**30
-    diffusion._PARTNERS.clear(), gaug._EMBEDDINGS.clear(), gaug._GRAPHS.clear()
 
 
 @pytest.mark.parametrize("kind", [LabelPropagation, CorrectAndSmooth, ScikitNetwork])

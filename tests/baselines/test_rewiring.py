@@ -13,7 +13,7 @@ from lggd.baselines.rewiring import SubsampledMatrix
 from lggd.diffusion import DiffusionGraph
 from lggd.filters import Heat
 from lggd.graph.sparse import normalized_adjacency
-from support.baseline_cases import CASES, FEW, check_together, dense_matrix, graph, identity, networks, weighted_or_not
+from support.baseline_cases import CASES, FEW, check_together, dense_matrix, graph, networks, weighted_or_not
 from support.small_data import blocks, changed, random
 
 
@@ -48,48 +48,50 @@ def test_kept_edges_are_normalized_as_by_pyg(laplacian, reader, weighted):
 
 def test_fraction_of_dropped_edges():
     made, _ = networks(DropEdge(p=0.99), graph(each=200, inside=0.1), (0, 1))
-    dropped = 1 - made._sample_kept().float().mean(1)
+    dropped = 1 - made.sample_kept().float().mean(1)
     assert dropped.tolist() == pytest.approx([0.99, 0.99], abs=0.003)
 
 
 def first_loss(model, data):
-    """The training loss of the first epoch, without dropout of values."""
+    """The training loss of the first epoch."""
     made, targets = networks(model, data)
-    made._dropout = identity
     return made.training_step(targets)
 
 
 def test_dropping_all_edges_keeps_self_loops():
     data = graph()
+    plain = GCN(dropout=0)
     edgeless = changed(data, edge_index=data.edge_index[:, :0], edge_weight=data.edge_weight[:0])
-    torch.testing.assert_close(first_loss(DropEdge(p=1), data), first_loss(DropEdge(p=0), edgeless))
+    torch.testing.assert_close(
+        first_loss(DropEdge(p=1, backbone=plain), data), first_loss(DropEdge(p=0, backbone=plain), edgeless)
+    )
 
 
-def check_evaluation(data):
+def check_evaluation(data, spoil=lambda made: None):
     """Logits do not depend on p."""
-    assert torch.equal(*(networks(DropEdge(p=p), data)[0].logits() for p in (0, 0.9)))
+    (all_edges, _), (made, _) = (networks(DropEdge(p=p), data) for p in (0, 0.9))
+    spoil(made)
+    assert torch.equal(all_edges.logits(), made.logits())
 
 
 def test_evaluation_uses_all_edges():
     check_evaluation(graph())
 
 
-def test_check_finds_dropped_edges_in_evaluation(monkeypatch):
-    def planted(self, training):
-        entries = self.matrix.entries(self._sample_kept())
-        propagate = lambda values: rewiring.multiply_each(values, entries, self.matrix.pattern)  # noqa: E731
-        return self.modules[0].logits(self.stacked, self.x, propagate, self._dropout if training else identity)
+def test_check_finds_dropped_edges_in_evaluation():
+    def drop(made):
+        entries = made.matrix.entries(made.sample_kept())
+        made.graph = lambda values: rewiring.multiply_each(values, entries, made.matrix.pattern)
 
-    monkeypatch.setattr(rewiring._EdgeDropout, "_logits", planted)
     with pytest.raises(AssertionError):
-        check_evaluation(graph())
+        check_evaluation(graph(), drop)
 
 
 def test_edges_are_sampled_once_per_epoch():
     made, targets = networks(DropEdge(p=0.5), graph())
     sampled = []
-    sample = made._sample_kept
-    made._sample_kept = lambda: sampled.append(sample()) or sampled[-1]
+    sample = made.sample_kept
+    made.sample_kept = lambda: sampled.append(sample()) or sampled[-1]
     for _ in range(2):
         made.training_step(targets)
     assert len(sampled) == 2
@@ -97,9 +99,9 @@ def test_edges_are_sampled_once_per_epoch():
 
 
 def test_contract_finds_samples_shared_between_problems(monkeypatch):
-    sample = rewiring._EdgeDropout._sample_kept
+    sample = rewiring.EdgeDropout.sample_kept
     shared = lambda self: sample(self)[:1].expand(len(self.generators), -1).contiguous()  # noqa: E731
-    monkeypatch.setattr(rewiring._EdgeDropout, "_sample_kept", shared)
+    monkeypatch.setattr(rewiring.EdgeDropout, "sample_kept", shared)
     with pytest.raises(AssertionError):
         check_together(CASES["DropEdge"].make)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from lggd import EdgeAgreement, InputError
+from lggd.closed_form import kernel_ridge
 from lggd.closed_form import ridge_inputs as module
-from lggd.closed_form.kernel_ridge import read_inputs
 from lggd.closed_form.ridge_inputs import (
     FEATURE_BOUNDS,
     MIN_AGREEMENT,
@@ -21,15 +21,20 @@ from lggd.closed_form.ridge_inputs import (
     relative_agreement,
 )
 from lggd.filters import Hops
+from lggd.inputs import NodeData
 from lggd.kernels import FilterKernel, Linear
 from support.small_data import blocks, changed, random
 
 KERNELS = (FilterKernel((Hops(0),), Linear()), FilterKernel((Hops(0), Hops(2)), Linear()))
 
 
+def inputs_of(data, *settings, **axes):
+    return kernel_ridge.read_inputs(NodeData.read(data), *settings, **axes)
+
+
 def test_projected_features_have_the_products_of_the_features():
     data = blocks()
-    inputs = read_inputs(data, (128, 512), seed=0)
+    inputs = inputs_of(data, (128, 512), seed=0)
     assert inputs.widths == [6]  # there are no more
     block = inputs.graph("x", KERNELS).block(Hops(0))
     unit = normalize(data.x)
@@ -38,7 +43,7 @@ def test_projected_features_have_the_products_of_the_features():
 
 def test_rows_of_the_adjacency_have_the_products_of_neighbourhoods():
     data = blocks(weighted=True)
-    block = read_inputs(data, (128,), seed=0).graph("topology", KERNELS).block(Hops(0))
+    block = inputs_of(data, (128,), seed=0).graph("topology", KERNELS).block(Hops(0))
     adjacency = np.zeros((36, 36))
     adjacency[tuple(data.edge_index.numpy())] = data.edge_weight
     unit = adjacency / np.maximum(np.linalg.norm(adjacency, axis=1, keepdims=True), 1e-12)
@@ -47,7 +52,7 @@ def test_rows_of_the_adjacency_have_the_products_of_neighbourhoods():
 
 def test_without_features_x_are_the_rows_of_the_adjacency():
     data = changed(blocks(), x=None)
-    inputs = read_inputs(data, (8, 128), seed=0)
+    inputs = inputs_of(data, (8, 128), seed=0)
     assert not inputs.has_features
     assert inputs.widths == [8, 36]
     graph = inputs.graph("wide", KERNELS)
@@ -58,30 +63,30 @@ def test_without_features_x_are_the_rows_of_the_adjacency():
 @pytest.mark.parametrize("convert", [lambda x: x.double(), lambda x: x.to_sparse_coo(), lambda x: x.to_sparse_csr()])
 def test_features_of_any_kind_are_the_same_features(convert):
     data = blocks()
-    expected = read_inputs(data, (128,), 0).graph("x", KERNELS).block(Hops(2))
-    found = read_inputs(changed(data, x=convert(data.x)), (128,), 0).graph("x", KERNELS).block(Hops(2))
+    expected = inputs_of(data, (128,), 0).graph("x", KERNELS).block(Hops(2))
+    found = inputs_of(changed(data, x=convert(data.x)), (128,), 0).graph("x", KERNELS).block(Hops(2))
     torch.testing.assert_close(found @ found.t(), expected @ expected.t(), atol=1e-5, rtol=0)
 
 
 def test_given_axes_are_used_again(monkeypatch):
     monkeypatch.setattr(module, "MAX_EXACT_COLUMNS", 0)  # random, as for wide x
     data = blocks()
-    first = read_inputs(data, (4,), seed=0)
-    again = read_inputs(data, (4,), seed=99, axes=first.axes)
+    first = inputs_of(data, (4,), seed=0)
+    again = inputs_of(data, (4,), seed=99, axes=first.axes)
     assert torch.equal(again.graph("x", KERNELS).x, first.graph("x", KERNELS).x)
-    assert not torch.equal(read_inputs(data, (4,), seed=99).graph("x", KERNELS).x, first.graph("x", KERNELS).x)
+    assert not torch.equal(inputs_of(data, (4,), seed=99).graph("x", KERNELS).x, first.graph("x", KERNELS).x)
 
 
 def test_weights_by_agreement_multiply_the_given_ones():
     data = blocks(weighted=True)
-    given = read_inputs(data, (128,), 0).feature_agreement()[0]
-    plain = read_inputs(changed(data, edge_weight=None), (128,), 0).feature_agreement()[0]
+    given = inputs_of(data, (128,), 0).feature_agreement()[0]
+    plain = inputs_of(changed(data, edge_weight=None), (128,), 0).feature_agreement()[0]
     torch.testing.assert_close(given, plain * data.edge_weight)
 
 
 def test_the_graph_uses_the_given_weights_or_others():
     data = blocks(weighted=True)
-    inputs = read_inputs(data, (128,), 0)
+    inputs = inputs_of(data, (128,), 0)
     other = torch.ones_like(data.edge_weight)
     assert torch.equal(inputs.graph("x", KERNELS).adjacency.edge_weight, data.edge_weight)
     assert inputs.graph("agreement 0", KERNELS, other).adjacency.edge_weight is other
@@ -90,7 +95,7 @@ def test_the_graph_uses_the_given_weights_or_others():
 def test_a_directed_graph_is_refused():
     data = blocks()
     with pytest.raises(InputError, match="both directions") as caught:
-        read_inputs(changed(data, edge_index=data.edge_index[:, 1:]), (128,), 0)
+        inputs_of(changed(data, edge_index=data.edge_index[:, 1:]), (128,), 0)
     assert "edge_index" in caught.value.argument
 
 
@@ -162,6 +167,11 @@ def test_wrong_rounds_are_refused(rounds):
 # -- principal directions -----------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def max_exact_columns(request, monkeypatch):
+    monkeypatch.setattr(module, "MAX_EXACT_COLUMNS", request.param)
+
+
 def decaying(rows, columns, seed=0):
     """A matrix whose singular values fall by half each time."""
     draws = np.random.default_rng(seed)
@@ -175,9 +185,8 @@ def decaying(rows, columns, seed=0):
 @pytest.mark.parametrize(
     ("shape", "width"), [((30, 12), 12), ((30, 12), 40), ((30, 12), 5), ((8, 25), 25), ((8, 25), 6)]
 )
-@pytest.mark.parametrize("exact", [0, 1000])
-def test_principal_axes_span_the_subspace_of_the_svd(shape, width, sparse, exact, monkeypatch):
-    monkeypatch.setattr(module, "MAX_EXACT_COLUMNS", exact)
+@pytest.mark.parametrize("max_exact_columns", [0, 1000], indirect=True)
+def test_principal_axes_span_the_subspace_of_the_svd(shape, width, sparse, max_exact_columns):
     x = decaying(*shape)
     axes = principal_axes(Moments(x.to_sparse_coo() if sparse else x), width, random())
     count = min(width, *shape)
@@ -191,8 +200,8 @@ def test_principal_axes_span_the_subspace_of_the_svd(shape, width, sparse, exact
     np.testing.assert_allclose(lengths.numpy(), values[:leading], rtol=1e-3)
 
 
-def test_principal_axes_depend_on_the_generator_alone(monkeypatch):
-    monkeypatch.setattr(module, "MAX_EXACT_COLUMNS", 0)
+@pytest.mark.parametrize("max_exact_columns", [0], indirect=True)
+def test_principal_axes_depend_on_the_generator_alone(max_exact_columns):
     x = decaying(20, 30)
     one, again = (principal_axes(Moments(x), 4, random(3)) for _ in range(2))
     assert torch.equal(one, again)

@@ -283,8 +283,7 @@ class OwnPotential:
         return DegreePotential(self.exponent)(graph)
 
 
-def test_classes_of_the_users_can_be_registered(tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, "_registered", dict(settings._registered))
+def test_classes_of_the_users_can_be_registered(tmp_path):
     model = GGD(TIMES, potential=OwnPotential(-0.5)).fit(blocks())
     with pytest.raises(InputTypeError, match=r"`potential` must be of a class .*lggd.estimator.saveable"):
         model.save(tmp_path / "model")
@@ -293,8 +292,9 @@ def test_classes_of_the_users_can_be_registered(tmp_path, monkeypatch):
     loaded = load_model(tmp_path / "model")
     assert loaded.potential == OwnPotential(-0.5)
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
-    settings._registered.pop("OwnPotential")
-    with pytest.raises(InputError, match=r"`potential` must name a public dataclass .* got 'OwnPotential'. Was it"):
+    file = tmp_path / "model" / "model.json"
+    file.write_text(file.read_text().replace("OwnPotential", "ItsPotential"))
+    with pytest.raises(InputError, match=r"`potential` must name a public dataclass .* got 'ItsPotential'. Was it"):
         load_model(tmp_path / "model")
 
 

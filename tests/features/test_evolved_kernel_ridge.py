@@ -26,7 +26,6 @@ def model(data):
 
 def test_nothing_is_trained(model):
     assert model.history_ == {}
-    assert model._held_out == 0
 
 
 def test_distances_start_at_minus_log_p(data):

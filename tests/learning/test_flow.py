@@ -146,8 +146,8 @@ class NeverSorts(Flow):
 
 
 class HoldsNothing(Flow):
-    def _advance(self, plan, state, rho, root, boundary_mask):
-        return super()._advance(plan, state, rho, root, None)
+    def advance(self, plan, state, rho, root, boundary_mask):
+        return super().advance(plan, state, rho, root, None)
 
 
 class StopsEarly(Flow):
@@ -156,13 +156,13 @@ class StopsEarly(Flow):
 
 
 class OnePotentialForAll(Flow):
-    def _advance(self, plan, state, rho, root, boundary_mask):
-        return super()._advance(plan, state, rho[:, :1].expand_as(rho), root, boundary_mask)
+    def advance(self, plan, state, rho, root, boundary_mask):
+        return super().advance(plan, state, rho[:, :1].expand_as(rho), root, boundary_mask)
 
 
 class ForgetsTheGradientOfRho(Flow):
-    def _advance(self, plan, state, rho, root, boundary_mask):
-        return super()._advance(plan, state, rho.detach() + 0 * rho, root, boundary_mask)
+    def advance(self, plan, state, rho, root, boundary_mask):
+        return super().advance(plan, state, rho.detach() + 0 * rho, root, boundary_mask)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,6 @@ def test_other_arguments_keep_their_defaults(kind, takes, data):
     choice = FromModule(kind(6, CLASSES))
     features = choice.node_features(NodeData.read(data), Graph.from_pyg(data, dtype=torch.float32))
     networks = choice.networks(features, CLASSES, generators(1))
-    assert networks._takes_edges is takes
     given = (data.x, data.edge_index) if takes else (data.x,)
     torch.testing.assert_close(networks(features, training=False)[:, 0], choice.module(*given))
 

@@ -253,10 +253,15 @@ EACH_ITS_OWN = [
 ]
 
 
-def scripted(learner, losses):
+def believe(learner, losses):
     """Lets the learner believe that these are its validation losses, a row an epoch."""
     rows = iter(losses)
-    learner._validation.losses = lambda logits, nodes_first: torch.tensor(next(rows))
+    learner.trainable.validate = lambda validation: (torch.tensor(next(rows)), None)
+
+
+def scripted(learner, losses):
+    """Trains as long as there are losses; returns the parameters after each epoch, at the end the best."""
+    believe(learner, losses)
     snapshots = []
     for _ in losses:
         learner.step()

@@ -58,10 +58,10 @@ class DropEdge(Baseline):
     ) -> BaselineNetworks:
         if self.p == 0:
             return BaselineNetworks(self.backbone.build, nodes, labels, seeds)
-        return _EdgeDropout(self, nodes, labels, seeds)
+        return EdgeDropout(self, nodes, labels, seeds)
 
 
-class _EdgeDropout(BaselineNetworks):
+class EdgeDropout(BaselineNetworks):
     """Networks trained on random subsets of the edges, a different one for each problem."""
 
     def __init__(self, model: DropEdge, nodes: NodeData, labels: Labels, seeds: Sequence[int]) -> None:
@@ -71,9 +71,9 @@ class _EdgeDropout(BaselineNetworks):
         self.matrix = SubsampledMatrix(*nodes.edges, nodes.num_nodes, laplacian)
 
     def _training_graph(self) -> Propagate:
-        return partial(multiply_each, values=self.matrix.entries(self._sample_kept()), pattern=self.matrix.pattern)
+        return partial(multiply_each, values=self.matrix.entries(self.sample_kept()), pattern=self.matrix.pattern)
 
-    def _sample_kept(self) -> Tensor:
+    def sample_kept(self) -> Tensor:
         """The edges that each problem keeps in this epoch, bool `[Q, E]`."""
         shape, device = len(self.matrix.weight), self.x.device
         return torch.stack([torch.rand(shape, generator=rng, device=device) >= self.p for rng in self.generators])

@@ -164,7 +164,7 @@ class Flow:
         rho, root = self._by_row(rho, root)
         plan, outputs = self.plan.within_memory(start.nbytes, start.device), []
         for k, running in enumerate(schedule.running):
-            state = self._advance(plan.segment(k), state[:, :running], rho, root, boundary_mask)
+            state = self.advance(plan.segment(k), state[:, :running], rho, root, boundary_mask)
             outputs.append(state.index_select(1, schedule.outputs[k]))
         by_problem = torch.cat(outputs, 1).index_select(1, schedule.arrange)
         by_horizon = by_problem.view(len(start), -1, *start.shape[1:]).transpose(0, 1)
@@ -174,7 +174,7 @@ class Flow:
         """ρ and √w in the order of the rows."""
         return self.layout.into_rows(rho), None if root is None else self.layout.edges_into_rows(root)
 
-    def _advance(
+    def advance(
         self, plan: Plan, state: Tensor, rho: Tensor, root: Tensor | None, boundary_mask: Tensor | None
     ) -> Tensor:
         """The running problems `[N, Q, K]` at the end of a plan with one output."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def evolve(
     graph: Graph, sources: Sources | None, *, start: Float[Tensor, " n *k"] | None = None,
     times: Sequence[float] = (1, 2, 3, 4, 5), p: float = 1, potential: Potential | None = None,
-    weight: Float[Tensor, " e *k"] | None = None, scheme: FixedStep = RK4(),
+    weight: Float[Tensor, " e *h"] | None = None, scheme: FixedStep = RK4(),
     initial_value: float = INITIAL_VALUE, checkpoints: bool = False,
 ) -> Solution:  # fmt: skip
     """Solves ∂f/∂t = 1 − ρ‖∇⁻f‖_p with f = 0 on the sources and f(·, 0) = `start` (paper, Eq. 8).

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lggd.app.cli.compare import _training_labels
+from lggd.app.cli.compare import training_labels
 from lggd.app.cli.options import GraphOptions
 from lggd.errors import InputError
 from support.command_line import answer, command, refused, rows_of
@@ -93,7 +93,7 @@ def wait_for(happened: Any) -> None:
 
 @pytest.mark.parametrize(("text", "amount"), [("2.5%", 0.025), ("5/class", 5), (" 60 % ", 0.6), ("12 / class", 12)])
 def test_amounts_of_labels(text: str, amount: float) -> None:
-    read = _training_labels(KARATE, text)
+    read = training_labels(KARATE, text)
     assert read == amount
     assert type(read) is type(amount)
 
@@ -103,7 +103,7 @@ def test_other_amounts_are_refused(text: str) -> None:
     with pytest.raises(
         InputError, match=r"`--labels` must be a share such as 2.5%, below 100 %, or a number per class"
     ):
-        _training_labels(KARATE, text)
+        training_labels(KARATE, text)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import lggd
 from lggd.app.studio import Client, StudioError
 from lggd.app.studio.security import Access
-from lggd.app.studio.server import _running, open_studio
+from lggd.app.studio.server import open_studio, studios_beside
 from lggd.errors import InputError
 from support.command_line import environment
 from support.studio_cases import XSS, settle, small_graph, small_studio, wait_for
@@ -117,7 +117,7 @@ def test_a_studio_from_python(tmp_path: Path) -> None:
         wait_for(lambda: client.progress()["accuracy"] is not None)
         assert client.predicted()["33"] == "Officer"
     finally:
-        _running.pop().close()
+        studios_beside.pop().close()
 
 
 def test_a_studio_from_nothing(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_studio_from_nothing(tmp_path: Path) -> None:
         wait_for(lambda: client.predicted()["p1"] is not None)
         assert client.predicted()["p32"] == "officer"
     finally:
-        _running.pop().close()
+        studios_beside.pop().close()
 
 
 @pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lggd.app.studio.server import _listen, open_studio
+from lggd.app.studio.server import listen, open_studio
 from lggd.app.studio.studio_graph import StudioGraph
 from lggd.errors import InputError
 from support.small_data import blocks
@@ -25,7 +25,7 @@ def test_answers_are_sent_at_once() -> None:
             option.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
             writer.close()
 
-        listening = _listen("127.0.0.1", 0)
+        listening = listen("127.0.0.1", 0)
         async with await asyncio.start_server(connected, sock=listening):
             _, writer = await asyncio.open_connection(*listening.getsockname())
             writer.close()
@@ -35,15 +35,15 @@ def test_answers_are_sent_at_once() -> None:
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    with _listen("127.0.0.1", 0) as taken:
+    with listen("127.0.0.1", 0) as taken:
         taken.listen()
         with pytest.raises(InputError, match="--port"):
-            _listen("127.0.0.1", taken.getsockname()[1])
+            listen("127.0.0.1", taken.getsockname()[1])
 
 
 def test_a_studio_that_cannot_listen_closes_its_store(tmp_path: Path) -> None:
     data, store = blocks(labelled=4), tmp_path / "labels.sqlite"
-    with _listen("127.0.0.1", 0) as taken:
+    with listen("127.0.0.1", 0) as taken:
         taken.listen()
         with pytest.raises(InputError, match="--port"):
             open_studio(data, store, port=taken.getsockname()[1])

@@ -22,10 +22,10 @@ def test_suggestions_are_those_of_the_model_with_reasons(tmp_path: Path) -> None
 
 def test_undecided_nodes_say_between_what(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
-        suggestion = snapshot._with_reason(session.snapshot, 20, 0.1, 0.5, 0.9)
+        suggestion = snapshot.with_reason(session.snapshot, 20, 0.1, 0.5, 0.9)
         assert "undecided between" in suggestion.reason
         assert suggestion.first in suggestion.reason
-        decided = snapshot._with_reason(session.snapshot, 20, 0.9, 0.5, 0.999)
+        decided = snapshot.with_reason(session.snapshot, 20, 0.9, 0.5, 0.999)
         assert decided.reason == "less like the labelled nodes than 99\u00a0% of all nodes"
 
 

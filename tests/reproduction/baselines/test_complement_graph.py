@@ -24,7 +24,7 @@ def encoders_of(data, train=None, inputs=None, problems=1):
     train = torch.where(data.train_mask, data.y, -1).repeat(problems, 1) if train is None else train
     inputs = data.x if inputs is None else inputs
     generators = [random(q) for q in range(problems)]
-    return complement_graph._Encoders(Complement(hidden=4), inputs, data.x, train, generators)
+    return complement_graph.Encoders(Complement(hidden=4), inputs, data.x, train, generators)
 
 
 def test_attention_on_self_loops_is_a_linear_layer():
@@ -53,7 +53,7 @@ def test_lists_hold_the_most_similar_of_the_class_and_then_of_others():
 
 @pytest.mark.parametrize("half", range(1, 12))
 def test_relevance_falls_in_three_blocks(half):
-    points = complement_graph._relevance_points(half)
+    points = complement_graph.relevance_points(half)
     block = int(0.4 * half)
     assert len(points) == 2 * half
     assert points == [4.0] * block + [3.0] * block + [2.0] * block + [1.0] * (2 * half - 3 * block)
@@ -113,7 +113,7 @@ def test_negatives_are_no_positives(monkeypatch):
     data = blocks(each=3, labelled=2, validated=1)
     encoders = encoders_of(data, problems=2)
     assert encoders.loss.num_positives == [9, 9]
-    pairs, negative = encoders._sample_pairs()
+    pairs, negative = encoders.sample_pairs()
     left, right = pairs.chunk(2, dim=1)
     assert pairs.shape == (2, 18)
     assert not torch.equal(left[0], left[1])
@@ -122,7 +122,7 @@ def test_negatives_are_no_positives(monkeypatch):
         for i, j, counts in zip(left[q].tolist(), right[q].tolist(), negative[q].tolist(), strict=True):
             assert counts == (not (i <= j and train[q, i] >= 0 and train[q, i] == train[q, j]))
     monkeypatch.setattr(complement_graph, "MAX_SAMPLED_PAIRS", 5)
-    assert encoders._sample_pairs()[0].shape == (2, 10)
+    assert encoders.sample_pairs()[0].shape == (2, 10)
 
 
 def test_edges_lead_to_the_least_similar_candidates():

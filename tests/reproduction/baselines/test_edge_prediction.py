@@ -43,9 +43,14 @@ def check_reconstruction(make):
     torch.testing.assert_close(grad, expected_grad)
 
 
-@pytest.mark.parametrize("entries", [36, 200, 2**20])
-def test_loss_and_gradient_are_those_of_torch(entries, monkeypatch):
-    monkeypatch.setattr(edge_prediction, "BLOCK_ENTRIES", {"cpu": entries})
+@pytest.fixture
+def entries(request, monkeypatch):
+    """Of a block."""
+    monkeypatch.setattr(edge_prediction, "BLOCK_ENTRIES", {"cpu": request.param})
+
+
+@pytest.mark.parametrize("entries", [36, 200, 2**20], indirect=True)
+def test_loss_and_gradient_are_those_of_torch(entries):
     check_reconstruction(ReconstructionLoss)
 
 
@@ -60,15 +65,15 @@ def test_check_finds_a_wrong_loss(attribute):
         check_reconstruction(Wrong)
 
 
-def test_check_finds_a_wrong_gradient(monkeypatch):
-    monkeypatch.setattr(edge_prediction, "BLOCK_ENTRIES", {"cpu": 200})
-    all_pairs = edge_prediction._all_pairs
+@pytest.mark.parametrize("entries", [200], indirect=True)
+def test_check_finds_a_wrong_gradient(entries, monkeypatch):
+    all_pairs = edge_prediction.all_pairs
 
     def planted(z):
         total, grad = all_pairs(z)
         return total, grad * torch.linspace(1, 0.9, z.shape[1], dtype=z.dtype).view(1, -1, 1)
 
-    monkeypatch.setattr(edge_prediction, "_all_pairs", planted)
+    monkeypatch.setattr(edge_prediction, "all_pairs", planted)
     with pytest.raises(AssertionError):
         check_reconstruction(ReconstructionLoss)
 
@@ -111,7 +116,7 @@ def given_adjacency():
 def make_graphs(dtype=torch.float32):
     """Graphs of two problems, their embeddings and their edge probabilities."""
     pairs = undirected_edges(blocks(lonely=1).edge_index, 36)
-    z = gaug._scaled_to_unit(torch.rand(2, 36, 4, generator=random(9)))
+    z = gaug.scaled_to_unit(torch.rand(2, 36, 4, generator=random(9)))
     graphs = SampledGraphs(pairs, 36, [random(0), random(1)], ALPHA, TEMPERATURE)
     if dtype == F64:
         z, graphs.adjacency = z.double(), graphs.adjacency.double()
@@ -119,9 +124,8 @@ def make_graphs(dtype=torch.float32):
     return graphs, z, ALPHA * z @ z.transpose(1, 2) + (1 - ALPHA) * given_adjacency()
 
 
-@pytest.mark.parametrize("entries", [300, 2**20])
-def test_samples_are_graphs_of_the_given_probabilities(entries, monkeypatch):
-    monkeypatch.setattr(edge_prediction, "BLOCK_ENTRIES", {"cpu": entries})
+@pytest.mark.parametrize("entries", [300, 2**20], indirect=True)
+def test_samples_are_graphs_of_the_given_probabilities(entries):
     graphs, z, probability = make_graphs()
     total = torch.zeros(2, 36, 36)
     for _ in range(600):

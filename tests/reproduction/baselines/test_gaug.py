@@ -96,8 +96,7 @@ def test_unmodified_graph_gives_the_backbone():
 
 
 def test_modified_graph_is_trained_on_and_its_autoencoder_trained_once(monkeypatch):
-    gaug._EMBEDDINGS.clear()
-    data, calls = blocks(), []
+    data, calls = blocks(seed=41), []  # of no other test
     train = VariationalGraphAutoencoder.train
     monkeypatch.setattr(VariationalGraphAutoencoder, "train", lambda *a, **k: calls.append(1) or train(*a, **k))
     model = GAugM(remove=0.2, add=0.4, predictor_epochs=10, optimization=FEW)
@@ -137,9 +136,9 @@ def joint_training(data, **settings):
 def test_embeddings_are_scaled_by_their_largest_product():
     z = torch.rand(3, 10, 4)
     expected = torch.stack([one @ one.t() / (one @ one.t()).max() for one in z])
-    unit = gaug._scaled_to_unit(z)
+    unit = gaug.scaled_to_unit(z)
     torch.testing.assert_close(unit @ unit.transpose(1, 2), expected)
-    assert (gaug._scaled_to_unit(torch.zeros(1, 4, 2)) == 0).all()
+    assert (gaug.scaled_to_unit(torch.zeros(1, 4, 2)) == 0).all()
 
 
 def test_alpha_zero_samples_the_given_graph():
@@ -171,7 +170,7 @@ def test_logits_come_from_the_given_graph():
     data = blocks(lonely=1)
     made, _ = joint_training(data)
     logits = made.logits()
-    made.sampled.sample(gaug._scaled_to_unit(made._embed().detach()))
+    made.sampled.sample(gaug.scaled_to_unit(made.embed().detach()))
     assert torch.equal(logits, made.logits())
     module = made.export()[1]
     torch.testing.assert_close(logits[1], module(data.x, data.edge_index).detach())

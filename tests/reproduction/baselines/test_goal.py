@@ -9,8 +9,8 @@ from lggd.graph.sparse import normalized_adjacency
 from reproduction.baselines import GOAL, Complement
 from reproduction.baselines.goal import (
     AttentionNetwork,
+    ConvolutionNetwork,
     GOALGraph,
-    _ConvolutionNetwork,
     normalized_complements,
     normalized_rows,
 )
@@ -55,7 +55,7 @@ class Convolutions:
         self.near, self.far = near.csr.to_dense(), far.csr.to_dense()
         with torch.random.fork_rng([]):
             torch.manual_seed(0)
-            modules = [_ConvolutionNetwork(GOAL(hidden=HIDDEN), FEATURES, CLASSES) for _ in range(PROBLEMS)]
+            modules = [ConvolutionNetwork(GOAL(hidden=HIDDEN), FEATURES, CLASSES) for _ in range(PROBLEMS)]
         self.parameters = {
             name: torch.stack([getattr(module, name).detach() for module in modules]).requires_grad_()
             for name in ("first", "second")

@@ -25,7 +25,7 @@ def mix(data, ratio, partner):
     """The networks, their targets, the logits `[N, K]` of the mixture without dropout, and those of the GCN."""
     made, targets = networks(MixUp(backbone=GCN(hidden=8)), data)
     with torch.no_grad():
-        mixed = made._mixed_logits(torch.tensor([ratio]), partner.unsqueeze(0), identity)
+        mixed = made.mixed_logits(torch.tensor([ratio]), partner.unsqueeze(0), identity)
     return made, targets, mixed[0], made.logits()[0]
 
 
@@ -53,16 +53,18 @@ def dense_mixture(data, made, ratio, partner):
     return mixed
 
 
-def check_mixture(weighted=True):
+def check_mixture(weighted=True, spoil=lambda made: None):
     data = graph(weighted)
     partner = random_partners(data)
-    made, targets, mixed, _ = mix(data, 0.3, partner)
+    made, targets = networks(MixUp(backbone=GCN(hidden=8)), data)
+    spoil(made)
+    mixed = made.mixed_logits(torch.tensor([0.3]), partner.unsqueeze(0), identity)[0]
     expected = dense_mixture(data, made, 0.3, partner)
     torch.testing.assert_close(mixed, expected, **EXACT)
     hard = functional.one_hot(data.y, CLASSES).float()
     soft = 0.3 * hard + 0.7 * hard[partner]
     expected_loss = functional.cross_entropy(expected[data.train_mask], soft[data.train_mask])
-    loss = made._losses(targets, expected.unsqueeze(0), torch.tensor([0.3]), partner.unsqueeze(0))
+    loss = made.losses(targets, expected.unsqueeze(0), torch.tensor([0.3]), partner.unsqueeze(0))
     torch.testing.assert_close(loss.detach()[0], expected_loss.detach(), **EXACT)
 
 
@@ -71,20 +73,19 @@ def test_mixture_and_loss_are_those_of_the_paper(weighted):
     check_mixture(weighted)
 
 
-def test_check_finds_wrongly_mixed_labels(monkeypatch):
-    losses = mixing._MixtureTraining._losses
-    planted = lambda self, targets, logits, ratio, partner: losses(  # noqa: E731
-        self, targets, logits, ratio, partner.gather(1, partner)
-    )
-    monkeypatch.setattr(mixing._MixtureTraining, "_losses", planted)
-    with pytest.raises(AssertionError):
-        check_mixture()
+def mix_other_labels(made):
+    losses = made.losses
+    made.losses = lambda targets, logits, ratio, partner: losses(targets, logits, ratio, partner.gather(1, partner))
 
 
-def test_check_finds_wrong_neighbours(monkeypatch):
-    monkeypatch.setattr(mixing, "_permuted", lambda values, index: values)
+def mix_other_neighbours(made):
+    made.off_diagonal = made.graph
+
+
+@pytest.mark.parametrize("spoil", [mix_other_labels, mix_other_neighbours])
+def test_check_finds_wrong_mixtures(spoil):
     with pytest.raises(AssertionError):
-        check_mixture()
+        check_mixture(spoil=spoil)
 
 
 @weighted_or_not
@@ -114,17 +115,17 @@ def test_mixture_of_a_pair_is_symmetric():
 
 def check_samples(made, data):
     """λ ~ Beta(α, α), one per problem; π permutes the training nodes and leaves all others in place."""
-    ratios = torch.stack([made._sample_ratios() for _ in range(2000)])
+    ratios = torch.stack([made.sample_ratios() for _ in range(2000)])
     assert ratios.shape == (2000, 2)
     assert ratios.mean(0).tolist() == pytest.approx([0.5, 0.5], abs=0.02)
     assert ratios.var(0).tolist() == pytest.approx([1 / 36] * 2, abs=0.003)  # 1 / (4 (2 α + 1)) for α = 4
     assert not torch.equal(ratios[:, 0], ratios[:, 1])
-    partner = made._sample_partners()
+    partner = made.sample_partners()
     unmoved = torch.arange(data.num_nodes).repeat(2, 1)
     assert torch.equal(partner.sort(1).values, unmoved)
     assert torch.equal((partner != unmoved).any(0) | data.train_mask, data.train_mask)
     assert not torch.equal(partner[0], partner[1])
-    assert not torch.equal(partner, made._sample_partners())
+    assert not torch.equal(partner, made.sample_partners())
 
 
 def test_samples_of_ratios_and_partners():
@@ -141,9 +142,9 @@ def test_check_finds_mixing_of_all_nodes():
 
 
 def test_contract_finds_ratios_shared_between_problems(monkeypatch):
-    sample = mixing._MixtureTraining._sample_ratios
+    sample = mixing.MixtureTraining.sample_ratios
     shared = lambda self: sample(self)[:1].expand(len(self.generators)).contiguous()  # noqa: E731
-    monkeypatch.setattr(mixing._MixtureTraining, "_sample_ratios", shared)
+    monkeypatch.setattr(mixing.MixtureTraining, "sample_ratios", shared)
     with pytest.raises(AssertionError):
         check_together(CASES["MixUp"].make)
 
@@ -158,7 +159,8 @@ def weights_of(made):
 
 
 def mlp_logits(made):
-    return mixing._mlp_logits(batched_linear(made.x, made.stacked["first.lin.weight"]), made.stacked).detach()
+    first, second = weights_of(made)
+    return (torch.relu(made.x @ first.t()) @ second.t()).unsqueeze(0)
 
 
 def test_both_networks_are_equal_without_edges():
@@ -177,20 +179,22 @@ def test_gcn_is_that_of_dense_matrices(weighted):
     torch.testing.assert_close(made.logits()[0], expected, **EXACT)
 
 
-def training_step(data, train_gcn, monkeypatch, ratio=1.0, **settings):
+def training_step(data, train_gcn, ratio=1.0, sampled=None, **settings):
     """The networks, the loss and the gradients of an epoch with this choice of network and this λ, without dropout."""
     made, targets = networks(GraphMix(dropout=0, predictions=1, **settings), data)
-    monkeypatch.setattr(made, "_train_gcn", lambda: torch.tensor([train_gcn]))
-    monkeypatch.setattr(made, "_sample_uniform", lambda: torch.tensor([ratio]))
+    drawn = iter([0.0 if train_gcn else 0.5, ratio, ratio])
+    made.sample_uniform = lambda: torch.tensor([next(drawn)])
+    if sampled is not None:
+        made.sample_unlabelled = lambda: sampled
     loss = made.training_step(targets)
     return made, loss, {name: value.grad[0] for name, value in made.stacked.items()}
 
 
-def check_losses(data, monkeypatch):
+def check_losses(data):
     """Cross-entropy of the GCN; binary cross-entropy of the MLP, here unmixed and without unlabelled nodes."""
     truth = functional.one_hot(data.y, CLASSES).float()
     for train_gcn in (True, False):
-        made, loss, gradients = training_step(data, train_gcn, monkeypatch, unlabelled_weight=0)
+        made, loss, gradients = training_step(data, train_gcn, unlabelled_weight=0)
         own = {name: value.detach()[0].clone().requires_grad_() for name, value in made.stacked.items()}
         matrix = dense_adjacency(data) if train_gcn else torch.eye(data.num_nodes)
         logits = matrix @ torch.relu(matrix @ data.x @ own["first.lin.weight"].t()) @ own["second.lin.weight"].t()
@@ -205,61 +209,56 @@ def check_losses(data, monkeypatch):
             torch.testing.assert_close(gradients[name], value.grad, **EXACT)
 
 
-def test_losses_of_both_networks(monkeypatch):
-    check_losses(graph(), monkeypatch)
+def test_losses_of_both_networks():
+    check_losses(graph())
 
 
 def test_check_finds_an_mlp_without_relu(monkeypatch):
     planted = lambda values, parameters: batched_linear(values, parameters["second.lin.weight"])  # noqa: E731
-    monkeypatch.setattr(mixing, "_mlp_logits", planted)
+    monkeypatch.setattr(mixing, "mlp_logits", planted)
     with pytest.raises(AssertionError):
-        check_losses(graph(), monkeypatch)
+        check_losses(graph())
 
 
-def test_unlabelled_nodes_are_trained_on_pseudo_labels(monkeypatch):
+def test_unlabelled_nodes_are_trained_on_pseudo_labels():
     data = graph()
     sampled = (~data.train_mask).nonzero().squeeze(1)[: int(data.train_mask.sum())].flip(0)
-    monkeypatch.setattr(mixing._AlternatingTraining, "_sample_unlabelled", lambda self: sampled)
-    settings = {"ramp": (0, 1), "temperature": 1.0}
-    labelled = training_step(data, False, monkeypatch, unlabelled_weight=0, **settings)[1]
-    made, both, _ = training_step(data, False, monkeypatch, unlabelled_weight=3.0, **settings)
+    settings = {"ramp": (0, 1), "temperature": 1.0, "sampled": sampled}
+    labelled = training_step(data, False, unlabelled_weight=0, **settings)[1]
+    made, both, _ = training_step(data, False, unlabelled_weight=3.0, **settings)
     probability, pseudo_label = (torch.softmax(logits[0], 1) for logits in (mlp_logits(made), made.logits()))
     expected = functional.binary_cross_entropy(probability[sampled], pseudo_label[sampled])
     torch.testing.assert_close(both[0], labelled[0] + 3 * torch.exp(torch.tensor(-5.0)) * expected, **EXACT)
 
 
-def check_graphmix(data, monkeypatch):
+def check_graphmix(data, roll=0):
     """Hidden values and labels are mixed with the same λ and the same permutation."""
     made, _ = networks(GraphMix(), data)
-    partner = made._sample_partners()
-    monkeypatch.setattr(made, "_sample_partners", lambda: partner)
-    monkeypatch.setattr(made, "_sample_uniform", lambda: torch.tensor([0.3]))
+    partner = made.sample_partners()
+    made.sample_partners, made.sample_uniform = lambda: partner, lambda: torch.tensor([0.3])
     first, second = weights_of(made)
     hidden = torch.relu(data.x @ first.t())[data.train_mask]
     labels = functional.one_hot(data.y, CLASSES).float()[data.train_mask]
     mixed, mixed_labels = (0.3 * each + 0.7 * each[partner] for each in (hidden, labels))
     expected = functional.binary_cross_entropy(torch.softmax(mixed @ second.t(), 1), mixed_labels)
-    found = made._mixed_losses(mlp_logits(made), made.targets.position, made.classes)
-    torch.testing.assert_close(found[0], expected, **EXACT)
+    losses = made.mixed_losses(mlp_logits(made), made.targets.position, made.classes.roll(roll, 0))
+    torch.testing.assert_close(losses[0], expected, **EXACT)
 
 
-def test_hidden_values_and_labels_are_mixed(monkeypatch):
-    check_graphmix(graph(), monkeypatch)
+def test_hidden_values_and_labels_are_mixed():
+    check_graphmix(graph())
 
 
-def test_check_finds_wrongly_mixed_labels_of_graphmix(monkeypatch):
-    losses = mixing._AlternatingTraining._mixed_losses
-    planted = lambda self, logits, nodes, labels: losses(self, logits, nodes, labels.roll(1, 0))  # noqa: E731
-    monkeypatch.setattr(mixing._AlternatingTraining, "_mixed_losses", planted)
+def test_check_finds_wrongly_mixed_labels_of_graphmix():
     with pytest.raises(AssertionError):
-        check_graphmix(graph(), monkeypatch)
+        check_graphmix(graph(), roll=1)
 
 
-def test_the_other_network_cannot_make_gradients_infinite(monkeypatch):
+def test_the_other_network_cannot_make_gradients_infinite():
     data = graph()
     huge = changed(data, x=data.x * 1e15)
     for train_gcn in (True, False):
-        gradients = training_step(huge, train_gcn, monkeypatch, ratio=0.5)[2]
+        gradients = training_step(huge, train_gcn, ratio=0.5)[2]
         assert all(bool(gradient.isfinite().all()) for gradient in gradients.values())
 
 
@@ -267,32 +266,32 @@ def test_pseudo_labels_are_averaged_and_sharpened():
     data = graph()
     made, _ = networks(GraphMix(dropout=0, temperature=0.5, predictions=3), data)
     squares = torch.softmax(made.logits(), 2).square()
-    torch.testing.assert_close(made._pseudo_labels(), squares / squares.sum(2, keepdim=True), **EXACT)
+    torch.testing.assert_close(made.pseudo_labels(), squares / squares.sum(2, keepdim=True), **EXACT)
     with_dropout = networks(GraphMix(dropout=0.5, predictions=3), data)[0]
-    assert not torch.equal(with_dropout._pseudo_labels(), with_dropout._pseudo_labels())
-    assert not with_dropout._pseudo_labels().requires_grad
+    assert not torch.equal(with_dropout.pseudo_labels(), with_dropout.pseudo_labels())
+    assert not with_dropout.pseudo_labels().requires_grad
 
 
 def test_samples():
     data = graph()
     made, _ = networks(GraphMix(), data, (0, 1))
-    sampled = made._sample_unlabelled()
+    sampled = made.sample_unlabelled()
     count = int(data.train_mask.sum())
     assert len(sampled) == 2 * count
     assert (sampled[:count] < data.num_nodes).all()
     assert (sampled[count:] >= data.num_nodes).all()
     assert not bool(data.train_mask.repeat(2)[sampled].any())
-    partner = made._sample_partners()
+    partner = made.sample_partners()
     assert torch.equal(partner[:count].sort().values, torch.arange(count))
     assert torch.equal(partner.sort().values, torch.arange(2 * count))
-    choices = torch.stack([made._train_gcn() for _ in range(1000)]).float()
-    assert choices.mean(0).tolist() == pytest.approx([0.5, 0.5], abs=0.05)
+    numbers = torch.stack([made.sample_uniform() for _ in range(1000)])
+    assert (numbers < 0.5).float().mean(0).tolist() == pytest.approx([0.5, 0.5], abs=0.05)
 
 
 def test_contract_finds_samples_shared_between_problems(monkeypatch):
-    sample = mixing._AlternatingTraining._sample_uniform
+    sample = mixing.AlternatingTraining.sample_uniform
     shared = lambda self: sample(self)[:1].expand(len(self.generators)).contiguous()  # noqa: E731
-    monkeypatch.setattr(mixing._AlternatingTraining, "_sample_uniform", shared)
+    monkeypatch.setattr(mixing.AlternatingTraining, "sample_uniform", shared)
     with pytest.raises(AssertionError):
         check_together(CASES["GraphMix"].make)
 
@@ -301,9 +300,9 @@ def test_weight_of_unlabelled_nodes_rises():
     made, _ = networks(GraphMix(unlabelled_weight=10, ramp=(500, 1000)), graph())
     for epoch, expected in ((0, 0.0673795), (500, 0.0673795), (750, 2.865048), (1000, 10), (3000, 10)):
         made.epoch.fill_(epoch)
-        assert float(made._ramp_weight()) == pytest.approx(expected, rel=1e-4)
+        assert float(made.ramp_weight()) == pytest.approx(expected, rel=1e-4)
     all_labelled = changed(graph(), train_mask=torch.ones(36, dtype=torch.bool), val_mask=None)
-    assert float(networks(GraphMix(), all_labelled)[0]._ramp_weight()) == 0
+    assert float(networks(GraphMix(), all_labelled)[0].ramp_weight()) == 0
 
 
 def test_epochs_are_counted_per_fit_and_restored():

@@ -85,7 +85,7 @@ def compare_command(
         lggd compare cora --cluster auto
     """
     graph.check()
-    amount = _training_labels(graph, labels)
+    amount = training_labels(graph, labels)
     with terminal.working("Loading lggd"):
         from lggd.app.comparison.comparison import MethodFailedWarning, compare
         from lggd.app.comparison.fit_job import EXPERIMENT
@@ -122,7 +122,7 @@ def compare_command(
         raise Exit(FAILED)
 
 
-def _training_labels(graph: options.GraphOptions, text: str | None) -> int | float | None:
+def training_labels(graph: options.GraphOptions, text: str | None) -> int | float | None:
     """Reads 2.5% or 5/class; a bare number would be ambiguous."""
     if graph.split is not None:
         raise InputError("--split", "be omitted: a comparison draws several splits", graph.split, "Use --splits.")

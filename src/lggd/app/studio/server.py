@@ -41,7 +41,7 @@ class StudioServer:
 
     def __init__(self, session: Session, access: Access) -> None:
         self.session = session
-        self._socket = _listen(access.host, access.port)
+        self._socket = listen(access.host, access.port)
         self.access = replace(access, port=self._socket.getsockname()[1])
         self._app = build_app(session, self.access)
         config = uvicorn.Config(
@@ -105,7 +105,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sends at once (TCP_NODELAY) only where the protocol is named; otherwise every response waits some 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -119,7 +119,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-_running: list[StudioServer] = []
+studios_beside: list[StudioServer] = []
 
 
 def open_studio(
@@ -161,5 +161,5 @@ def open_studio(
     """
     graph = StudioGraph.from_data(data, ids, classes, name)
     server = StudioServer.open(graph, store, Access(port=port))
-    _running.append(server.__enter__())
+    studios_beside.append(server.__enter__())
     return Client(server.url)

@@ -166,10 +166,10 @@ def all_suggestions(snapshot: Snapshot) -> list[Suggestion]:
     nodes = model.suggest(MAX_SUGGESTIONS).numpy()
     margin, variance = margins(model.predict_proba()).numpy(), model.variance().numpy()
     rank = (rankdata(variance, "min") - 1) / len(variance)  # the share of nodes that are better known
-    return [_with_reason(snapshot, node, float(margin[node]), float(variance[node]), rank[node]) for node in nodes]
+    return [with_reason(snapshot, node, float(margin[node]), float(variance[node]), rank[node]) for node in nodes]
 
 
-def _with_reason(snapshot: Snapshot, node: int, margin: float, variance: float, rank: float) -> Suggestion:
+def with_reason(snapshot: Snapshot, node: int, margin: float, variance: float, rank: float) -> Suggestion:
     (first, p), (second, _) = snapshot.top_classes(node, 2)
     if margin <= UNDECIDED:
         reason = f"undecided between {first} ({percent(100 * p, 0)}) and {second} ({percent(100 * (p - margin), 0)})"
