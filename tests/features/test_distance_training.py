@@ -17,7 +17,6 @@ from lggd.training.engine import Engine, train
 from lggd.training.problems import Optimization
 from support.distance_cases import (
     COEFFICIENTS,
-    EACH_ITS_OWN,
     INITIALS,
     LOOSE,
     QUICK,
@@ -128,44 +127,6 @@ def test_problems_are_trained_as_if_alone(initial, coefficients, data):
 def test_problems_are_trained_as_if_alone_with_patience(patience, data):
     optimization = Optimization(lr=0.2, weight_decay=0.0, epochs=12, patience=patience)
     check_as_if_alone(data, optimization=optimization, coefficients=COEFFICIENTS["both"], scheme=RK4(step=0.25))
-
-
-# Not the untidy one: a bias before a BatchNorm1d has no gradient but rounding, which Adam makes a whole step of.
-@pytest.mark.parametrize("initial", ["MLP", "propagated", "edges"])
-@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
-def test_problems_are_trained_as_if_alone_with_their_own_settings(initial, order, data):
-    each = [EACH_ITS_OWN[k] for k in order]
-    settings = {"initial": INITIALS[initial], "coefficients": COEFFICIENTS["both"], "scheme": RK4(step=0.25)}
-    check_as_if_alone(data, optimization=each, **settings)
-    if initial == "MLP":
-        with pytest.raises(AssertionError):
-            check_as_if_alone(data, optimization=each, together=each[0], **settings)
-
-
-def test_each_problem_ends_after_its_own_epochs(data):
-    each = [Optimization(epochs=epochs, patience=None) for epochs in (2, 5, 3)]
-    learner = learner_of(data, optimization=each)
-    history = train(learner, "stage")
-    for q, one in enumerate(each):
-        assert len(history[f"train_loss problem {q}"]) == len(history[f"validation_loss problem {q}"]) == one.epochs
-    assert learner.epochs == 5
-    assert learner.finished
-
-
-def test_an_ended_problem_does_not_affect_the_others(data):
-    each = [Optimization(epochs=epochs, patience=None) for epochs in (2, 5, 5)]
-    learner, other = (learner_of(data, optimization=each) for _ in range(2))
-    for epoch in range(5):
-        if epoch == 2:
-            with torch.no_grad():
-                learner.trainable.networks.weights[0][0] = math.nan
-        assert learner.step() == other.step()
-    learner.load_best()
-    other.load_best()
-    assert all(
-        torch.equal(a.value, b.value)
-        for a, b in zip(learner.trainable.parameters(), other.trainable.parameters(), strict=True)
-    )
 
 
 def test_only_problems_with_validation_nodes_report_validation(data):
