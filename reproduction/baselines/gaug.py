@@ -18,7 +18,7 @@ from lggd.baselines.baseline import Baseline, BaselineNetworks, check_backbone_k
 from lggd.graph.edge_list import check_symmetric, with_edges
 from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
-from lggd.training.problems import GroupedAdam, Targets, derived_seeds
+from lggd.training.problems import Targets, adam, derived_seeds
 from lggd.validation import check_positive, check_real
 from reproduction.baselines.edge_prediction import (
     ReconstructionLoss,
@@ -248,9 +248,9 @@ class _JointTraining(BaselineNetworks):
         def classification_loss() -> Tensor:
             return self._training_losses(targets).sum()
 
-        adam = Adam([self.stacked[FIRST], self.stacked[SECOND]], lr=model.optimization.lr, fused=True)
-        minimize(reconstruction_loss, adam, model.pretrain_predictor, "pretraining of the edge predictor", callback)
-        optimizer = GroupedAdam(self.parameters(), [model.optimization] * len(self.modules))
+        first = Adam([self.stacked[FIRST], self.stacked[SECOND]], lr=model.optimization.lr, fused=True)
+        minimize(reconstruction_loss, first, model.pretrain_predictor, "pretraining of the edge predictor", callback)
+        optimizer = adam(self.parameters(), model.optimization)
         minimize(classification_loss, optimizer, model.pretrain_classifier, "pretraining of the classifier", callback)
 
 

@@ -14,7 +14,7 @@ from lggd.backbones import polynomial as decoupled
 from lggd.backbones.network import no_dropout
 from lggd.backbones.polynomial import pagerank_coefficients
 from lggd.inputs import Labels
-from lggd.training.problems import GroupedAdam, Targets
+from lggd.training.problems import Targets, adam
 from support.baseline_cases import EXACT, dense_adjacency, dense_matrix, graph, weighted_or_not
 from support.small_data import blocks, changed
 
@@ -113,9 +113,9 @@ def test_check_finds_another_restart_probability():
 
 def test_coefficients_are_fixed():
     made, targets = networks(APPNP(alpha=0.3, hops=4), graph(), (0, 1))
-    adam = GroupedAdam(made.parameters(), [Optimization(lr=1.0)] * 2)
+    optimizer = adam(made.parameters(), Optimization(lr=1.0))
     made.training_step(targets)
-    adam.step()
+    optimizer.step()
     assert torch.equal(made.stacked["gamma"], pagerank_coefficients(0.3, 4).expand(2, -1))
 
 
@@ -170,11 +170,11 @@ def test_gradients_are_those_of_autograd_without_dropout():
 
 def test_only_the_first_weights_decay():
     made, _ = networks(APPNP(), graph())
-    adam = GroupedAdam(made.parameters(), [Optimization(weight_decay=0.1)])
+    optimizer = adam(made.parameters(), Optimization(weight_decay=0.1))
     before = {name: value.detach().clone() for name, value in made.stacked.items()}
     for value in made.stacked.values():
         value.grad = torch.zeros_like(value)
-    adam.step()
+    optimizer.step()
     assert [name for name, value in made.stacked.items() if not torch.equal(value, before[name])] == ["first.weight"]
 
 
@@ -225,11 +225,11 @@ def test_single_powers(weighted):
 def check_decay(data):
     """Without a gradient the layers shrink and γ stays."""
     made, _ = networks(GPR(), data)
-    adam = GroupedAdam(made.parameters(), [Optimization(weight_decay=0.1)])
+    optimizer = adam(made.parameters(), Optimization(weight_decay=0.1))
     before = {name: value.detach().clone() for name, value in made.stacked.items()}
     for value in made.stacked.values():
         value.grad = torch.zeros_like(value)
-    adam.step()
+    optimizer.step()
     assert [name for name, value in made.stacked.items() if torch.equal(value, before[name])] == ["gamma"]
 
 

@@ -12,7 +12,7 @@ from lggd.baselines import Baseline, DropEdge
 from lggd.baselines.baseline import BaselineNetworks
 from lggd.estimator.member import VALIDATION
 from lggd.inputs import Labels
-from lggd.training.problems import GroupedAdam
+from lggd.training.problems import adam
 from reproduction import baselines as others
 from support.baseline_cases import (
     CASES,
@@ -245,11 +245,11 @@ def check_all_parameters_change(make):
     """After three steps every parameter of every problem has changed."""
     made, targets = networks(make(), graph(), (0, 1, 2, 3))
     before = {one.name: one.value.detach().clone() for one in made.parameters()}
-    adam = GroupedAdam(made.parameters(), [FEW] * 4)
+    optimizer = adam(made.parameters(), FEW)
     for _ in range(3):
-        adam.zero_grad()
+        optimizer.zero_grad()
         made.training_step(targets)
-        adam.step()
+        optimizer.step()
     for one in made.parameters():
         moved = (one.value != before[one.name]).flatten(1) if one.value.dim() > 1 else one.value[:, None] > 0
         assert bool(moved.any(1).all()), one.name

@@ -10,7 +10,6 @@ from lggd import (
 from lggd.training.engine import train
 from support.distance_cases import (
     COEFFICIENTS,
-    EACH_ITS_OWN,
     INITIALS,
     every_coefficient,
     learner_of,
@@ -60,7 +59,7 @@ class Looks(TorchDispatchMode):
 @pytest.mark.parametrize("validated", [False, True])
 def test_an_epoch_reads_no_number_from_the_device(coefficients, validated, data):
     validation = None if validated else torch.full((3, data.num_nodes), -1)
-    learner = learner_of(data, PropagatedMLP((8,)), coefficients, optimization=EACH_ITS_OWN, validation=validation)
+    learner = learner_of(data, PropagatedMLP((8,)), coefficients, validation=validation)
     learner.step()
     with Looks() as looks:
         learner._compute_epoch()

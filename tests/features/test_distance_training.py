@@ -18,7 +18,6 @@ from lggd.training.engine import Engine, train
 from lggd.training.problems import Optimization
 from support.distance_cases import (
     COEFFICIENTS,
-    EACH_ITS_OWN,
     INITIALS,
     LOOSE,
     QUICK,
@@ -29,7 +28,6 @@ from support.distance_cases import (
     learner_of,
     linear_stack,
     one_at_a_time,
-    scripted,
 )
 from support.small_data import CLASSES, blocks
 
@@ -132,44 +130,6 @@ def test_problems_are_trained_as_if_alone_with_patience(patience, data):
     check_as_if_alone(data, optimization=optimization, coefficients=COEFFICIENTS["both"], scheme=RK4(step=0.25))
 
 
-# Not the untidy one: a bias before a BatchNorm1d has no gradient but rounding, which Adam makes a whole step of.
-@pytest.mark.parametrize("initial", ["MLP", "propagated", "edges"])
-@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
-def test_problems_are_trained_as_if_alone_with_their_own_settings(initial, order, data):
-    each = [EACH_ITS_OWN[k] for k in order]
-    settings = {"initial": INITIALS[initial], "coefficients": COEFFICIENTS["both"], "scheme": RK4(step=0.25)}
-    check_as_if_alone(data, optimization=each, **settings)
-    if initial == "MLP":
-        with pytest.raises(AssertionError):
-            check_as_if_alone(data, optimization=each, together=each[0], **settings)
-
-
-def test_each_problem_ends_after_its_own_epochs(data):
-    each = [Optimization(epochs=epochs, patience=None) for epochs in (2, 5, 3)]
-    learner = learner_of(data, optimization=each)
-    history = train(learner, "stage")
-    for q, one in enumerate(each):
-        assert len(history[f"train_loss problem {q}"]) == len(history[f"validation_loss problem {q}"]) == one.epochs
-    assert learner.epochs == 5
-    assert learner.finished
-
-
-def test_an_ended_problem_does_not_affect_the_others(data):
-    each = [Optimization(epochs=epochs, patience=None) for epochs in (2, 5, 5)]
-    learner, other = (learner_of(data, optimization=each) for _ in range(2))
-    for epoch in range(5):
-        if epoch == 2:
-            with torch.no_grad():
-                learner.trainable.networks.weights[0][0] = math.nan
-        assert learner.step() == other.step()
-    learner.load_best()
-    other.load_best()
-    assert all(
-        torch.equal(a.value, b.value)
-        for a, b in zip(learner.trainable.parameters(), other.trainable.parameters(), strict=True)
-    )
-
-
 def test_only_problems_with_validation_nodes_report_validation(data):
     validation = labels_of(data, 3, 0.2, 2)
     validation[1] = -1
@@ -203,7 +163,7 @@ def test_a_shared_best_state_would_be_caught(data, monkeypatch):
 def test_best_state_has_the_lowest_validation_loss(data):
     learner = learner_of(data, coefficients=COEFFICIENTS["both"])
     losses = [[3.0, 1.0, 2.0], [2.0, 2.0, math.nan], [4.0, 1.0, 0.5], [2.0, 3.0, 0.5], [5.0, 3.0, 0.7]]
-    snapshots = scripted(learner, losses)
+    snapshots = believe(learner, losses)
     for place, owned in enumerate(learner.trainable.parameters()):
         for q, epoch in enumerate((1, 0, 2)):
             assert torch.equal(owned.value[q], snapshots[epoch][place][q])

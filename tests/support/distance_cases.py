@@ -237,20 +237,11 @@ def learner_of(
     last = max(horizons[q][-1] for q in which)
     flow = Flow(equation, TIMES[: last + 1], [horizons[q] for q in which], p, scheme)
     names = [f"problem {q}" for q in which]
-    if isinstance(optimization, list):
-        optimization = [optimization[q] for q in which]
     problems = DistanceProblems(initial, features, networks, flow, CLASSES)
     return Engine(problems, train[which], validation[which], optimization, names, lowest_loss=True)
 
 
 LOOSE = {"rtol": 2e-3, "atol": 5e-4}
-
-
-EACH_ITS_OWN = [
-    Optimization(lr=0.2, weight_decay=0.0, epochs=12, patience=2),
-    Optimization(lr=0.02, weight_decay=0.1, epochs=5, patience=None),
-    Optimization(lr=0.2, weight_decay=0.0, epochs=9, patience=1),
-]
 
 
 def believe(learner, losses):

@@ -24,7 +24,6 @@ from lggd import (
     Optimization,
     SelfTraining,
 )
-from lggd.backbones import APPNP
 from lggd.baselines import Baseline, LabelPropagation
 from lggd.estimator import Member
 from lggd.progress import Progress
@@ -76,7 +75,6 @@ MODELS: dict[str, Callable[[Any], Member]] = {
     "LGGDClassifier on GGD": lambda seed: classifier(GGD(TIMES, seed=seed), seed=seed),
     "LGGDClassifier on an ensemble": lambda seed: classifier(Ensemble(distances(), 2, seed=seed), seed=seed),
     "LGGDClassifier without features": lambda seed: classifier(None, seed=seed),
-    "LGGDClassifier of APPNP": lambda seed: classifier(None, backbone=APPNP(hops=2, hidden=8), seed=seed),
     "LGGDClassifier without a backbone": lambda seed: classifier(distances(seed=seed), backbone=None, seed=seed),
     "Ensemble": lambda seed: Ensemble(distances(), members=2, seed=seed),
     "Ensemble of classifiers": lambda seed: Ensemble(classifier(distances()), members=2, seed=seed),

@@ -31,12 +31,6 @@ def read_initial(initial: object) -> MLP | PropagatedMLP | FromModule:
     raise InputTypeError("initial", "be MLP(), PropagatedMLP() or a torch module", repr(initial), remedy)
 
 
-def horizons(model: LGGD) -> list[list[int]]:
-    """The times at which each problem of a model is read, as indices into its `times`."""
-    times = range(len(check_times(model.times)))
-    return [[k] for k in times] if model.per_time else [list(times)]
-
-
 def train_distances(problems: DistanceProblems, model: LGGD, labels: Labels, callback: Callback | None) -> History:
     """Trains all times of a model in one pass; returns the training curves."""
     names = [f"t={t:g}" for t in check_times(model.times)] if model.per_time else ["all times"]

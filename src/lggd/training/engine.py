@@ -15,7 +15,7 @@ from torch import Tensor
 from lggd.errors import InputError
 from lggd.progress import Callback, Progress
 from lggd.training.cuda_graph import CUDAGraphStep
-from lggd.training.problems import GroupedAdam, Optimization, StackedParameter, Targets, load_values
+from lggd.training.problems import Optimization, StackedParameter, Targets, adam, load_values
 from lggd.validation import check_same_length
 
 # Without validation nodes nothing stops training early; by this epoch the paper's GCN fits its training nodes.
@@ -57,7 +57,7 @@ class Engine:
     its last epoch counts as the best, of at most `EPOCHS_WITHOUT_VALIDATION` for accuracy.
 
     `train` and `validation` hold the class of each node, -1 elsewhere, int64 `[Q, N]`; `optimization` the settings of
-    all problems, or of each. The `names` of problems in metrics are distinct; "" adds nothing to a metric's name.
+    all problems. The `names` of problems in metrics are distinct; "" adds nothing to a metric's name.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class Engine:
         trainable: Trainable,
         train: Tensor,
         validation: Tensor | None = None,
-        optimization: Optimization | Sequence[Optimization] = Optimization(),
+        optimization: Optimization = Optimization(),
         names: Sequence[str] = ("",),
         lowest_loss: bool = False,
     ) -> None:
         self.trainable, self.names, self.lowest_loss = trainable, list(names), lowest_loss
         problems, parameters = len(train), trainable.parameters()
         device = parameters[0].value.device
-        self._optimizations = [optimization] * problems if isinstance(optimization, Optimization) else [*optimization]
+        self._optimization = optimization
         self._train = _read_targets("train", train, train, device)
         check_same_length("names", self.names, problems, "problem")
         if len(set(names)) < problems:
@@ -83,18 +83,15 @@ class Engine:
         targets = None if validation is None else _read_targets("validation", validation, train, device)
         self._validation = targets if targets is not None and any(targets.counts) else None
         self._num_validation = [0] * problems if self._validation is None else self._validation.counts
-        max_epochs = [
-            own.epochs if count or lowest_loss else min(own.epochs, EPOCHS_WITHOUT_VALIDATION)
-            for own, count in zip(self._optimizations, self._num_validation, strict=True)
-        ]
+        few = min(optimization.epochs, EPOCHS_WITHOUT_VALIDATION)
+        max_epochs = [optimization.epochs if count or lowest_loss else few for count in self._num_validation]
         self.epochs = max(max_epochs)
-        self._optimizer = GroupedAdam(parameters, self._optimizations, trainable.fused)
+        self._optimizer = adam(parameters, optimization, trainable.fused)
         self._best = {parameter.name: parameter.value.detach().clone() for parameter in parameters}
         # The best state is selected on the device, so that an epoch need not wait for its metrics to be read.
         self._without_validation = torch.tensor(self._num_validation, device=device) == 0
         self._max_epochs = torch.tensor(max_epochs, device=device)
-        patience = [own.patience or own.epochs for own in self._optimizations]
-        self._patience = torch.tensor(patience, device=device)
+        self._patience = optimization.patience or optimization.epochs
         self._epoch = torch.zeros((), dtype=torch.int64, device=device)
         self._best_epoch = torch.zeros_like(self._max_epochs)
         self._best_score = torch.full((problems,), -torch.inf, dtype=torch.float64, device=device)
@@ -173,7 +170,7 @@ class Engine:
             if infinite:
                 raise FloatingPointError(
                     f"The loss{self._label(q)} must stay finite, got {' and '.join(infinite)} at epoch "
-                    f"{int(self._epoch)}. Lower `lr`, now {self._optimizations[q].lr}, or check that the node features "
+                    f"{int(self._epoch)}. Lower `lr`, now {self._optimization.lr}, or check that the node features "
                     "`x` are finite and of moderate size."
                 )
 

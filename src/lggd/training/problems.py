@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from numbers import Integral
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -123,41 +121,18 @@ class StackedParameter:
         return mask.view(-1, *[1] * (self.value.dim() - 1)) if self.owner is None else mask[self.owner]
 
 
-class GroupedAdam(torch.optim.Adam):
-    """Adam with a learning rate and a weight decay per problem.
-
-    It steps on views: neighbouring problems with equal settings are one slice of each stacked parameter.
-    """
-
-    def __init__(
-        self, parameters: Sequence[StackedParameter], optimizations: Sequence[Optimization], fused: bool = True
-    ) -> None:
-        trained = [parameter for parameter in parameters if parameter.value.requires_grad]
-        self._values = [parameter.value for parameter in trained]
-        self._slices: list[tuple[Tensor, Tensor, slice]] = []
-        groups: dict[tuple[float, float], list[Tensor]] = {}
-        for parameter in trained:
-            settings = [(own.lr, own.weight_decay if parameter.decays else 0.0) for own in optimizations]
-            starts = [q for q, setting in enumerate(settings) if q == 0 or setting != settings[q - 1]]
-            if parameter.owner is not None:
-                groups.setdefault(settings[parameter.owner], []).append(parameter.value)
-                continue
-            for start, end in pairwise([*starts, len(settings)]):
-                view = parameter.value.detach()[start:end]
-                self._slices.append((view, parameter.value, slice(start, end)))
-                groups.setdefault(settings[start], []).append(view)
-        param_groups = [{"params": values, "lr": lr, "weight_decay": decay} for (lr, decay), values in groups.items()]
-        super().__init__(param_groups, fused=fused, capturable=fused and any(value.is_cuda for value in self._values))
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        super().zero_grad(set_to_none=True)
-        for value in self._values:
-            value.grad = None
-
-    def step(self, closure: Any = None) -> Any:
-        for view, value, problems in self._slices:
-            view.grad = None if value.grad is None else value.grad[problems]
-        return super().step(closure)
+def adam(parameters: Sequence[StackedParameter], optimization: Optimization, fused: bool = True) -> torch.optim.Adam:
+    """Adam with these settings, for the parameters that require gradients."""
+    trained = [parameter for parameter in parameters if parameter.value.requires_grad]
+    groups = [
+        {
+            "params": [parameter.value for parameter in trained if parameter.decays == decays],
+            "weight_decay": optimization.weight_decay if decays else 0.0,
+        }
+        for decays in (True, False)
+    ]
+    capturable = fused and any(parameter.value.is_cuda for parameter in trained)
+    return torch.optim.Adam(groups, lr=optimization.lr, fused=fused, capturable=capturable)
 
 
 def load_values(parameters: Iterable[StackedParameter], values: Mapping[str, Tensor]) -> None:

@@ -9,7 +9,7 @@ from torch_geometric.utils import is_undirected, to_dense_adj
 
 import lggd
 from lggd import GAT, GCN, Optimization
-from lggd.training.problems import GroupedAdam
+from lggd.training.problems import adam
 from reproduction.baselines import GAugM, GAugO, edge_prediction, gaug
 from reproduction.baselines.edge_prediction import VariationalGraphAutoencoder, undirected_edges
 from reproduction.baselines.gaug import modify_edges
@@ -179,7 +179,7 @@ def test_logits_come_from_the_given_graph():
 def test_only_the_classifier_has_weight_decay():
     made, _ = joint_training(blocks())
     assert {one.name for one in made.parameters() if not one.decays} == set(PREDICTOR)
-    groups = GroupedAdam(made.parameters(), [Optimization(weight_decay=0.5)] * len(made.modules)).param_groups
+    groups = adam(made.parameters(), Optimization(weight_decay=0.5)).param_groups
     assert {group["weight_decay"]: len(group["params"]) for group in groups} == {0.5: len(made.stacked) - 2, 0.0: 2}
 
 
