@@ -15,8 +15,7 @@ from lggd.backbones.convolutions import batched_linear
 from lggd.estimator import saveable
 from lggd.progress import Callback, Progress
 from lggd.training.cuda_graph import CUDAGraphStep
-from lggd.training.problems import read_seed
-from lggd.validation import check_positive, check_real, check_sizes_and_dropout
+from lggd.validation import check_positive, check_real, check_sizes_and_dropout, read_seed
 
 # Maximum number of training nodes that are compared pairwise: memory grows with its square.
 MAX_COMPARED = 1000

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lggd.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 # Number of names that a misspelt one is compared with (comparing is slow), and number of names that an error lists.
@@ -136,3 +137,14 @@ def listed(names: Sequence[str]) -> str:
     """Returns the names separated by commas; of many, only the first dozen."""
     shown = ", ".join(names[:NAMES_LISTED])
     return shown if len(names) <= NAMES_LISTED else f"{shown} and {len(names) - NAMES_LISTED} more"
+
+
+def read_seed(seed: int | torch.Generator) -> int:
+    """Returns a seed as an integer: `seed` itself, or the next draw of a generator."""
+    import torch  # which commands that only read arguments need not load
+
+    if isinstance(seed, torch.Generator):
+        return int(torch.randint(2**31 - 1, (1,), generator=seed, device=seed.device))
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**63:
+        raise InputError("seed", "be a whole number from 0, or a torch.Generator", repr(seed))
+    return int(seed)

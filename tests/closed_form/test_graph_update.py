@@ -16,11 +16,10 @@ from torch_geometric.utils import to_undirected
 
 import lggd
 from lggd.closed_form import EdgeAgreement, KernelRidge, kernel_ridge, ridge, selection
-from lggd.closed_form.mixture_kernel import MixtureKernel
 from lggd.closed_form.ridge import ExactSystem, InducedSystem
 from lggd.closed_form.ridge_inputs import FEATURE_BOUNDS, MIN_AGREEMENT
 from lggd.filters import PPR, Heat, HighPass, Hops
-from lggd.kernels import FilterKernel, Gaussian, Linear
+from lggd.kernels import FilterKernel, Gaussian, Linear, MixtureKernel
 from support.dense_kernels import dense_mixture, dense_weights
 
 # Every kind of filter, alone and mixed.

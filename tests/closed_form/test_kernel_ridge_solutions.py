@@ -11,9 +11,8 @@ from torch.nn.functional import normalize
 
 from lggd import InputError, KernelRidge
 from lggd.closed_form import ridge
-from lggd.closed_form.mixture_kernel import ChosenKernel
 from lggd.filters import Hops
-from lggd.kernels import ArcCosine, FilterKernel, Gaussian, Linear
+from lggd.kernels import ArcCosine, ChosenKernel, FilterKernel, Gaussian, Linear
 from support.dense_kernels import dense_mixture, dense_probabilities, dense_variance, dense_weights
 from support.small_data import CLASSES, blocks, changed, random
 

@@ -9,7 +9,6 @@ from sklearn.gaussian_process.kernels import RBF
 
 from lggd.closed_form import ridge
 from lggd.closed_form.adjacency import Adjacency, Propagation
-from lggd.closed_form.mixture_kernel import ChosenKernel, MixtureKernel
 from lggd.closed_form.ridge import (
     ExactSystem,
     InducedSystem,
@@ -22,7 +21,7 @@ from lggd.closed_form.ridge import (
     ridge_coefficients,
 )
 from lggd.filters import Hops
-from lggd.kernels import ArcCosine, FilterKernel, Gaussian
+from lggd.kernels import ArcCosine, ChosenKernel, FilterKernel, Gaussian, MixtureKernel
 from support.small_data import blocks, random
 
 problems = given(

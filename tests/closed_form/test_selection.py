@@ -11,21 +11,9 @@ from scipy.special import log_softmax
 from scipy.stats import norm
 
 from lggd import EdgeAgreement, KernelRidge
-from lggd.closed_form import mixture_kernel as all_kernels
+from lggd import kernels as all_kernels
 from lggd.closed_form import selection
 from lggd.closed_form.adjacency import Adjacency, Propagation
-from lggd.closed_form.mixture_kernel import (
-    FAR_KERNELS,
-    FAR_REWEIGHTED_KERNELS,
-    FARTHER,
-    KERNELS,
-    NEARER,
-    REWEIGHTED_KERNELS,
-    TOPOLOGY_KERNELS,
-    WIDE_KERNELS,
-    ChosenKernel,
-    MixtureKernel,
-)
 from lggd.closed_form.ridge import ExactSystem, class_targets, left_out_scores
 from lggd.closed_form.selection import (
     COMPARED_RIDGES,
@@ -47,7 +35,21 @@ from lggd.closed_form.selection import (
     typical_inverse_temperature,
 )
 from lggd.filters import Hops
-from lggd.kernels import FilterKernel, Gaussian, Linear
+from lggd.kernels import (
+    FAR_KERNELS,
+    FAR_REWEIGHTED_KERNELS,
+    FARTHER,
+    KERNELS,
+    NEARER,
+    REWEIGHTED_KERNELS,
+    TOPOLOGY_KERNELS,
+    WIDE_KERNELS,
+    ChosenKernel,
+    FilterKernel,
+    Gaussian,
+    Linear,
+    MixtureKernel,
+)
 from support.small_data import CLASSES, blocks, changed, random
 
 NO_EDGE_WEIGHTS = {"agreement": None, "widths": (3, 5)}

@@ -7,11 +7,11 @@ import torch
 
 import lggd
 from lggd.closed_form import adjacency, kernel_ridge, ridge, ridge_inputs, stored_inputs
-from lggd.closed_form.mixture_kernel import KERNELS
 from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.graph import csr as rows
 from lggd.graph.sparse import normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
+from lggd.kernels import KERNELS
 from support.real_data import REAL_DATA, needs_real_data
 
 

@@ -5,7 +5,7 @@ import torch
 
 from lggd import GGD, Ensemble, KernelRidge, SelfTraining
 from lggd.errors import InputError, InputTypeError
-from lggd.training.problems import read_seed
+from lggd.validation import read_seed
 from support.small_data import blocks, random, same, unmasked
 from support.small_models import TIMES, baseline, classifier, distances, learned, plus, readout
 

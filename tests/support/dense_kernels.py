@@ -9,9 +9,8 @@ import numpy as np
 from scipy.linalg import expm
 from torch_geometric.data import Data
 
-from lggd.closed_form.mixture_kernel import ChosenKernel
 from lggd.filters import PPR, Heat, HighPass, Hops
-from lggd.kernels import ArcCosine, Gaussian
+from lggd.kernels import ArcCosine, ChosenKernel, Gaussian
 
 
 def adjacency(weights: np.ndarray, self_loops: bool) -> np.ndarray:

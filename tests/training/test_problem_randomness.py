@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from lggd.training.problems import RandomState, read_seed
+from lggd.training.problems import RandomState
+from lggd.validation import read_seed
 from support.small_data import random
 
 

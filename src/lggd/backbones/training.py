@@ -27,8 +27,8 @@ from lggd.training.problems import (
     derived_seeds,
     dropout,
     keep_level,
-    read_seed,
 )
+from lggd.validation import read_seed
 
 Seeds = Sequence[int | torch.Generator]
 

@@ -13,16 +13,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from lggd.closed_form.adjacency import Adjacency
-from lggd.closed_form.mixture_kernel import (
-    FAR_KERNELS,
-    FAR_REWEIGHTED_KERNELS,
-    KERNELS,
-    LARGE,
-    REWEIGHTED_KERNELS,
-    TOPOLOGY_KERNELS,
-    WIDE_KERNELS,
-    ChosenKernel,
-)
 from lggd.closed_form.pseudo_labels import PseudoLabels
 from lggd.closed_form.ridge_inputs import EdgeAgreement, LocalInputs, MemoryInputs
 from lggd.closed_form.selection import RidgeChoice
@@ -34,7 +24,17 @@ from lggd.estimator import Member
 from lggd.graph.edge_list import check_symmetric
 from lggd.inputs import Labels, NodeData
 from lggd.inputs.graph_change import GraphChange
-from lggd.kernels import FilterKernel
+from lggd.kernels import (
+    FAR_KERNELS,
+    FAR_REWEIGHTED_KERNELS,
+    KERNELS,
+    LARGE,
+    REWEIGHTED_KERNELS,
+    TOPOLOGY_KERNELS,
+    WIDE_KERNELS,
+    ChosenKernel,
+    FilterKernel,
+)
 from lggd.progress import Callback
 from lggd.training.engine import without_prefix
 from lggd.validation import check_instance, check_int, check_real

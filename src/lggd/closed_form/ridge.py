@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from lggd._system.memory import InMemory
-from lggd.closed_form.mixture_kernel import MixtureKernel
+from lggd.kernels import MixtureKernel
 
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
 MAX_EXACT_LABELS, MAX_EXACT_NODES = 2048, 10_000

@@ -17,11 +17,10 @@ from torch.nn.functional import normalize
 
 from lggd._system.memory import InMemory
 from lggd.closed_form.adjacency import ROWS_PER_BLOCK, Adjacency, Propagation, StoredAdjacency
-from lggd.closed_form.mixture_kernel import MixtureKernel, NodeFeatures
 from lggd.closed_form.ridge import ExactSystem, InducedSystem, LocalSystem, RidgeSystem
 from lggd.filters import Filter
 from lggd.graph.sparse import mostly_zeros, unit_rows, without_sparse_warnings
-from lggd.kernels import FilterKernel
+from lggd.kernels import FilterKernel, MixtureKernel, NodeFeatures
 from lggd.validation import check_int
 
 # Principal directions of the rows of the adjacency: more would describe single edges.

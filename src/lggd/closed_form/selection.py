@@ -10,14 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lggd.closed_form.mixture_kernel import (
-    FAR_REWEIGHTED_KERNELS,
-    FARTHER,
-    NEARER,
-    REWEIGHTED_KERNELS,
-    ChosenKernel,
-    MixtureKernel,
-)
 from lggd.closed_form.ridge import (
     ExactSystem,
     RidgeSystem,
@@ -34,7 +26,15 @@ from lggd.closed_form.ridge_inputs import (
     class_agreement,
     filters_of,
 )
-from lggd.kernels import FilterKernel
+from lggd.kernels import (
+    FAR_REWEIGHTED_KERNELS,
+    FARTHER,
+    NEARER,
+    REWEIGHTED_KERNELS,
+    ChosenKernel,
+    FilterKernel,
+    MixtureKernel,
+)
 
 if TYPE_CHECKING:
     from lggd.closed_form.kernel_ridge import KernelRidge

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from lggd.closed_form.mixture_kernel import MixtureKernel
 from lggd.closed_form.pseudo_labels import self_trained
 from lggd.closed_form.ridge import LocalSystem, class_targets
 from lggd.closed_form.ridge_inputs import LocalInputs, MemoryInputs, class_agreement
 from lggd.closed_form.selection import BY_FEATURES, RidgeChoice, choose
 from lggd.inputs.graph_change import GraphChange
+from lggd.kernels import MixtureKernel
 
 if TYPE_CHECKING:
     from lggd.closed_form.kernel_ridge import KernelRidge

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form import KernelRidge
-from lggd.closed_form.mixture_kernel import ChosenKernel, MixtureKernel
 from lggd.closed_form.ridge import FeatureSystem, inducing_factor, inducing_features
 from lggd.closed_form.ridge_inputs import Moments, RidgeInputs, filters_of, principal_axes
 from lggd.closed_form.selection import RidgeChoice, choose
@@ -30,9 +29,8 @@ from lggd.cluster.team import BlockRows, Team, run_on_team
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.inputs import NodeData
-from lggd.kernels import FilterKernel
-from lggd.training.problems import read_seed
-from lggd.validation import check_instance
+from lggd.kernels import ChosenKernel, FilterKernel, MixtureKernel
+from lggd.validation import check_instance, read_seed
 
 # Nodes whose kernels are computed at a time.
 CHUNK = 2**14

@@ -27,8 +27,7 @@ from lggd.datasets.pyg_data import load_stored
 from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
 from lggd.graph.stored_graph import is_stored_graph
-from lggd.training.problems import read_seed
-from lggd.validation import check_int, check_name
+from lggd.validation import check_int, check_name, read_seed
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

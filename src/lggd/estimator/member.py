@@ -21,7 +21,7 @@ from lggd.inputs.labels import Labels, accuracy, merge_labels, remove_labels, re
 from lggd.inputs.node_data import NodeData
 from lggd.progress import Callback
 from lggd.training.engine import History, without_prefix
-from lggd.training.problems import read_seed
+from lggd.validation import read_seed
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -20,8 +20,8 @@ from lggd.inputs import Labels, NodeData
 from lggd.models.plus import Ensemble
 from lggd.models.sampled_training import sample_labels, streamed_logits
 from lggd.progress import Callback
-from lggd.training.problems import Optimization, derived_seeds, read_seed
-from lggd.validation import check_instance
+from lggd.training.problems import Optimization, derived_seeds
+from lggd.validation import check_instance, read_seed
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -21,8 +21,8 @@ from lggd.inputs import Labels, NodeData
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout
 from lggd.progress import Callback, Progress
-from lggd.training.problems import Optimization, read_seed
-from lggd.validation import check_instance, check_int, check_real
+from lggd.training.problems import Optimization
+from lggd.validation import check_instance, check_int, check_real, read_seed
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -21,8 +21,8 @@ from lggd.features.evolved_kernel_ridge import mixture_weights
 from lggd.inputs import Labels, NodeData
 from lggd.progress import Callback
 from lggd.training.engine import History
-from lggd.training.problems import Optimization, read_seed
-from lggd.validation import check_instance, check_int, check_positive, check_real
+from lggd.training.problems import Optimization
+from lggd.validation import check_instance, check_int, check_positive, check_real, read_seed
 
 
 class Readout(ABC):

@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.errors import InputError
-from lggd.validation import check_int, check_positive, check_real
+from lggd.validation import check_int, check_positive, check_real, read_seed
 
 
 @dataclass(frozen=True)
@@ -164,15 +163,6 @@ class SeededModules:
             for q, module in enumerate(self.modules)
             for name, value in (*module.named_parameters(), *module.named_buffers())
         ]
-
-
-def read_seed(seed: int | torch.Generator) -> int:
-    """Returns a seed as an integer: `seed` itself, or the next draw of a generator."""
-    if isinstance(seed, torch.Generator):
-        return int(torch.randint(2**31 - 1, (1,), generator=seed, device=seed.device))
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**63:
-        raise InputError("seed", "be a whole number from 0, or a torch.Generator", repr(seed))
-    return int(seed)
 
 
 def derived_seeds(seed: int | torch.Generator, count: int) -> list[int]:

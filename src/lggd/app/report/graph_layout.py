@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import dijkstra
 
 from lggd.graph import Graph
-from lggd.training.problems import read_seed
+from lggd.validation import read_seed
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]

@@ -21,12 +21,11 @@ from lggd.app.studio.store import LabelChange
 from lggd.app.studio.studio_graph import StudioGraph
 from lggd.closed_form import KernelRidge
 from lggd.closed_form.kernel_ridge import read_inputs
-from lggd.closed_form.mixture_kernel import ChosenKernel, MixtureKernel
 from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.distances import distance
 from lggd.filters import Hops
 from lggd.inputs import NodeData
-from lggd.kernels import FilterKernel, Linear
+from lggd.kernels import ChosenKernel, FilterKernel, Linear, MixtureKernel
 from lggd.text import percent
 
 Arguments = TypeVarTuple("Arguments")

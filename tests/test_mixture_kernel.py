@@ -11,9 +11,17 @@ from scipy.integrate import dblquad
 
 from lggd import InputError
 from lggd.closed_form.adjacency import Adjacency, Propagation
-from lggd.closed_form.mixture_kernel import INTERCEPT, ChosenKernel, MixtureKernel
 from lggd.filters import PPR, HighPass, Hops
-from lggd.kernels import ArcCosine, FilterKernel, Gaussian, Linear, filter_kernels
+from lggd.kernels import (
+    INTERCEPT,
+    ArcCosine,
+    ChosenKernel,
+    FilterKernel,
+    Gaussian,
+    Linear,
+    MixtureKernel,
+    filter_kernels,
+)
 from support.dense_kernels import dense_mixture, dense_weights
 from support.small_data import blocks, random
 
