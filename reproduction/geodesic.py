@@ -76,6 +76,8 @@ def read_image(path: str | Path) -> NDArray[np.float64]:
     """Reads grey values `[H, W]` from 0 (black) to 1 (white). Transparent pixels are white."""
     from matplotlib.image import imread
 
+    if not Path(path).is_file():
+        raise InputFileError(str(path), "be a file", but="there is none")
     try:
         pixels = np.asarray(imread(path))
     except (ValueError, OSError, SyntaxError) as error:  # damaged PNG files are a SyntaxError to Pillow

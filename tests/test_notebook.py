@@ -39,5 +39,5 @@ def test_the_notebook_runs_and_shows_something_at_every_step(tmp_path, monkeypat
     outputs = [cell.outputs for cell in made.cells if cell.cell_type == "code"]
     assert all(outputs)
     shown = json.dumps(outputs)
-    for title in ("<b>Graph</b>", "<b>Solution</b>", "LGGDClassifier, fitted", "<b>Comparison</b>", "image/png"):
+    for title in ("<b>Graph</b>", "<b>Solution</b>", "KernelRidge, fitted", "<b>Comparison</b>", "image/png"):
         assert title in shown

@@ -25,7 +25,8 @@ def importing(name, globals=None, locals=None, fromlist=(), level=0):
     return ordinary(name, globals, locals, fromlist, level)
 
 def audit(event, arguments):
-    if event == "open" and str(arguments[0]).startswith(("/proc/", "/dev/shm")):
+    place = str(arguments[0]) if event == "open" else ""
+    if place.startswith(("/proc/", "/dev/shm")) and not place.startswith(sys.argv[1]):  # tests' own files may lie there
         raise FileNotFoundError(2, "No such file or directory", arguments[0])
 
 builtins.__import__ = importing
@@ -43,7 +44,7 @@ from lggd._system.files import locked_folder
 from lggd._system.memory import free_memory
 folder = sys.argv[1]
 data = lggd.load("karate")
-for model in (lggd.KernelRidge(), lggd.LGGDClassifier()):
+for model in (lggd.KernelRidge(), lggd.LGGDClassifier(lggd.GGD(), None)):
     model.fit(data).save(f"{folder}/model")
     assert torch.equal(lggd.load_model(f"{folder}/model").predict_proba(), model.predict_proba())
 graph = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")

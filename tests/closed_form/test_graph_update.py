@@ -297,12 +297,11 @@ def test_sparse_features_and_isolated_nodes():
 @pytest.mark.parametrize("bug", ["edges", "x"])
 def test_planted_bugs_are_found(monkeypatch, bug):
     def changed_wrongly(data, *settings):
-        wrong = copy.copy(data)
         if bug == "edges":
-            wrong.edge_index = data.edge_index[:, [*range(data.num_edges - 1), 0]].flip(0)
+            wrong = {"edge_index": data.edge_index[:, [*range(data.num_edges - 1), 0]].flip(0)}
         else:
-            wrong.x = torch.cat([data.x[:-1], -data.x[-1:]])
-        return read_inputs(wrong, *settings)
+            wrong = {"x": torch.cat([data.x[:-1], -data.x[-1:]])}
+        return read_inputs(replace(data, **wrong), *settings)
 
     read_inputs = kernel_ridge.read_inputs
     model = fitted(random_graph(8))

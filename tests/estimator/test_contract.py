@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nan
 
 import lggd
-from lggd import Progress, baselines, load_model
+from lggd import Progress, baselines, filters, load_model
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator.member import Member
 from lggd.estimator.settings import format_setting, get_params
@@ -306,7 +306,7 @@ def test_settings_can_be_read_set_and_cloned(name, fitted):
 
 @every_model
 def test_the_representation_evaluates_to_an_equal_model(name):
-    names = {name: getattr(module, name) for module in (lggd, baselines, moved) for name in module.__all__}
+    names = {name: getattr(module, name) for module in (lggd, baselines, filters, moved) for name in module.__all__}
     again = eval(repr(make(name, seed=3)), names)
     assert type(again) is type(make(name))
     assert settings(again) == settings(make(name, seed=3))

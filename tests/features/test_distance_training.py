@@ -28,6 +28,7 @@ from support.distance_cases import (
     learner_of,
     linear_stack,
     one_at_a_time,
+    scripted,
 )
 from support.small_data import CLASSES, blocks
 
@@ -163,7 +164,7 @@ def test_a_shared_best_state_would_be_caught(data, monkeypatch):
 def test_best_state_has_the_lowest_validation_loss(data):
     learner = learner_of(data, coefficients=COEFFICIENTS["both"])
     losses = [[3.0, 1.0, 2.0], [2.0, 2.0, math.nan], [4.0, 1.0, 0.5], [2.0, 3.0, 0.5], [5.0, 3.0, 0.7]]
-    snapshots = believe(learner, losses)
+    snapshots = scripted(learner, losses)
     for place, owned in enumerate(learner.trainable.parameters()):
         for q, epoch in enumerate((1, 0, 2)):
             assert torch.equal(owned.value[q], snapshots[epoch][place][q])

@@ -121,7 +121,6 @@ def test_models_hold_out_the_fraction_of_the_model_inside():
         assert kind(inside)._held_out == 0.4
     # A backbone needs validation nodes even where its features need none.
     assert [make(name)._held_out for name in ("GGD alone", "GGD, GCN", "GCN alone")] == [0, VALIDATION, VALIDATION]
-    assert LGGDClassifier()._held_out == 0
 
 
 def test_few_labels_are_all_trained_on():

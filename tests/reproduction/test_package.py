@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# How much memory is free, and results kept for equal inputs.
-PRIVATE = {"baselines/gaug.py": {"lggd._system.memory"}, "baselines/goal.py": {"lggd._system.memory"}}
+# Results kept for equal inputs; memory given back, and errors of writing, between jobs.
+PRIVATE = {"baselines/gaug.py": {"lggd._system.memory"}, "jobs.py": {"lggd._system.memory", "lggd._system.files"}}
 
 
 def imports(folder: Path) -> Iterator[tuple[str, str]]:

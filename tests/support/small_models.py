@@ -78,7 +78,7 @@ MODELS: dict[str, Callable[[Any], Member]] = {
     "LGGDClassifier without a backbone": lambda seed: classifier(distances(seed=seed), backbone=None, seed=seed),
     "Ensemble": lambda seed: Ensemble(distances(), members=2, seed=seed),
     "Ensemble of classifiers": lambda seed: Ensemble(classifier(distances()), members=2, seed=seed),
-    "Ensemble of baselines": lambda seed: Ensemble(baseline("SGC"), members=2, seed=seed),
+    "Ensemble of baselines": lambda seed: Ensemble(baseline("DropEdge"), members=2, seed=seed),
     "SelfTraining": lambda seed: SelfTraining(distances(), fraction=0.5, rounds=2, seed=seed),
     "SelfTraining of classifiers": lambda seed: SelfTraining(Ensemble(classifier(distances()), 2), 0.5, seed=seed),
     "LGGDPlus": lambda seed: plus(seed=seed),

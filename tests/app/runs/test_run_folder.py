@@ -85,7 +85,7 @@ def test_a_failure_while_writing_keeps_the_earlier_result(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("lggd.app.runs.run.render", fail)
-    result = command("run", "karate", "--backbone", "none", "--out", out)
+    result = command("run", "karate", "--reference", "none", "--out", out)
     assert result.exit_code == 1
     assert f"`{out}` must fit on its disk" in result.stderr
     assert files_of(out) == before
