@@ -85,7 +85,7 @@ class PaddedState:
     @classmethod
     def build(
         cls, csr: CSR, p: float, start: Float[Tensor, "m g k"], rho: Float[Tensor, "n r"],
-        root_weight: Float[Tensor, "_ w"] | None, boundary_mask: Bool[Tensor, "n g k"] | None, symmetric: bool,
+        root_weight: Float[Tensor, "e w"] | None, boundary_mask: Bool[Tensor, "n g k"] | None, symmetric: bool,
     ) -> PaddedState:  # fmt: skip
         """All by row: `start` and `boundary_mask` `[N, G, K]`; `rho` and `root_weight` with 1, G or G·K columns."""
         _, groups, columns = start.shape

@@ -204,7 +204,7 @@ class Field:
     csr: CSR
     p: float
     rho: Float[Tensor, "#n g"]
-    root_weight: Float[Tensor, "e h"] | None = None
+    root_weight: Float[Tensor, "_ h"] | None = None
     boundary_mask: Bool[Tensor, "n c"] | None = None
     symmetric: bool = True
 
