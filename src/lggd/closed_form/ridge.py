@@ -128,7 +128,7 @@ def regular_cholesky(matrix: Tensor) -> Tensor:
     """
     double = matrix.double()
     if not bool(torch.isfinite(double).all()):
-        raise torch.linalg.LinAlgError("The kernel matrix has entries that are not finite.")  # type: ignore[attr-defined]
+        raise torch.linalg.LinAlgError("The kernel matrix has entries that are not finite.")  # type: ignore[attr-defined]  # torch's stubs lack it
     scale = double.diagonal().mean()
     factor: Tensor
     for jitter in JITTERS:

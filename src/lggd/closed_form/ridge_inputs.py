@@ -166,7 +166,7 @@ class MemoryInputs(LocalInputs):
         super().__init__(axes, seed, InMemory(torch.empty(0, device=adjacency.edge_index.device)))
         self.adjacency, self.has_features = adjacency, x is not None
         if x is not None:
-            rows = x.to_sparse_coo() if mostly_zeros(x) and not x.is_cuda else x  # type: ignore[no-untyped-call]
+            rows = x.to_sparse_coo() if mostly_zeros(x) and not x.is_cuda else x  # type: ignore[no-untyped-call]  # of torch
             self._projected_x = self._projected("x", unit_rows(rows), max(widths))
         self.widths = sorted({min(width, self._x.shape[1]) for width in widths})
 
@@ -289,4 +289,4 @@ def eigenvectors(matrix: Tensor) -> Tensor:
 def compressed(x: Tensor) -> Tensor:
     """A sparse matrix as CSR, whose products are faster than those of COO."""
     with without_sparse_warnings():
-        return x.to_sparse_csr()  # type: ignore[no-untyped-call, no-any-return]
+        return x.to_sparse_csr()

@@ -112,7 +112,7 @@ class BlockRows:
 
 
 @njit(parallel=True, cache=True)
-def _mark(columns, first, last, outside):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _mark(columns, first, last, outside):  # pragma: no cover
     for e in prange(columns.size):
         j = columns[e]
         if j < first or j >= last:
@@ -120,7 +120,7 @@ def _mark(columns, first, last, outside):  # type: ignore[no-untyped-def]  # pra
 
 
 @njit(parallel=True, cache=True)
-def _renumber(columns, position, local):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _renumber(columns, position, local):  # pragma: no cover
     for e in prange(columns.size):
         local[e] = position[columns[e]]
 
@@ -143,7 +143,7 @@ class Block:
     """The rows [bounds[number], bounds[number + 1]) of a stored graph. Ray runs it as an actor."""
 
     def __init__(self, folder: str, bounds: Sequence[int], number: int, threads: int, verify: bool) -> None:
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]  # numba's stubs lack it
         torch.set_num_threads(threads)
         self.bounds, self.number, self._graph = list(bounds), number, (folder, verify)
         self._outgoing: list[Array] = []

@@ -121,7 +121,7 @@ def command(known: Mapping[str, str] | None = None) -> Callable[[Callable[..., N
             with Terminal(as_json=as_json, debug=debug, flags=named_options) as terminal:
                 function(terminal, **values)
 
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # Typer reads it
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 

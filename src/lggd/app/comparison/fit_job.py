@@ -239,7 +239,7 @@ def _bins(certainty: Tensor, correct: Tensor) -> list[list[float]]:
 
 def merge_bins(bins: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float, float]]:
     """Adds the bins of several splits."""
-    return [tuple(map(math.fsum, zip(*parts, strict=True))) for parts in zip(*bins, strict=True)]  # type: ignore[misc]
+    return [tuple(map(math.fsum, zip(*parts, strict=True))) for parts in zip(*bins, strict=True)]  # type: ignore[misc]  # three each
 
 
 def calibration_error(bins: Sequence[Sequence[float]]) -> float:

@@ -126,7 +126,7 @@ def build_model(
             raise InputError("epochs", f"be omitted for {name}, which is not trained", epochs)
         model.set_params(**{f"{network}optimization__epochs": epochs for network in method.networks})
     model.check_settings()
-    return model  # type: ignore[no-any-return]
+    return model  # type: ignore[no-any-return]  # `Method.build` may be a classifier of scikit-learn
 
 
 @dataclass(frozen=True)

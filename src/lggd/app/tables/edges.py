@@ -241,7 +241,7 @@ def _merged(
     """Each edge once, sorted, and what becomes of its values."""
     rows, columns = edges.astype(np.int32)
     csr = merge_duplicates(rows, columns, values, int(edges.max(initial=0)) + 1, rule)
-    return np.stack([csr.rows.numpy(), csr.indices.numpy()]), csr.weight.numpy()  # type: ignore[union-attr]
+    return np.stack([csr.rows.numpy(), csr.indices.numpy()]), csr.weight.numpy()  # type: ignore[union-attr]  # it has weights
 
 
 def _different_values(table: EdgeTable, ends: NDArray[np.int64], values: NDArray[np.float64]) -> str:
