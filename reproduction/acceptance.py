@@ -80,7 +80,7 @@ def markdown(measured: Measurements) -> str:
 
 
 def _rows_present(measured: Measurements) -> Check:
-    splits = {key: len(found.test) for key, found in measured.table1.items()}
+    splits = {key: len(cell.test) for key, cell in measured.table1.items()}
     missing = [
         f"{row} on {title} ({splits.get((row, dataset), 0)})"
         for row in ROWS
@@ -153,10 +153,10 @@ def _mean_over_datasets(measured: Measurements) -> Check:
 
 def _improves(measured: Measurements, row: str, dataset: str) -> Check:
     goal = f"Row {row} on {DATASETS[dataset]} improves with each addition of labels, without retraining"
-    found = [measured.dynamic.get((row, dataset, additions)) for additions in ADDITIONS]
-    means = [each.mean for each in found if each is not None]
-    if len(means) < len(found):
-        return Check(goal, False, f"{len(means)} of {len(found)} steps measured")
+    steps = [measured.dynamic.get((row, dataset, additions)) for additions in ADDITIONS]
+    means = [each.mean for each in steps if each is not None]
+    if len(means) < len(steps):
+        return Check(goal, False, f"{len(means)} of {len(steps)} steps measured")
     rises = all(before < after for before, after in pairwise(means))
     return Check(goal, rises, " → ".join(f"{mean:.2f}" for mean in means))
 
@@ -177,8 +177,8 @@ def _better_than_raw_features(measured: Measurements, backbone: str) -> Check:
 
 
 def _mean(measured: Measurements, row: str, dataset: str) -> float | None:
-    found = measured.table1.get((row, dataset))
-    return None if found is None else found.mean
+    cell = measured.table1.get((row, dataset))
+    return None if cell is None else cell.mean
 
 
 def _tally(better: list[str], others: list[str]) -> str:

@@ -187,7 +187,7 @@ def draw_dynamic(measured: Measurements) -> Figure:
     figure, panels = _panels([DATASETS[dataset] for dataset in datasets], 3.4, 3.5)
     for panel, dataset in zip(panels, datasets, strict=True):
         for row in rows:
-            curve = {key[2]: found for key, found in measured.dynamic.items() if key[:2] == (row, dataset)}
+            curve = {key[2]: cell for key, cell in measured.dynamic.items() if key[:2] == (row, dataset)}
             if not curve:
                 continue
             dashed, steps = RETRAINED in row, sorted(curve)

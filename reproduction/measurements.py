@@ -114,17 +114,17 @@ class Measurements:
     @property
     def rows(self) -> dict[str, str]:
         """Names of the table's rows by number: those of the paper and of this package, then user-defined ones."""
-        return ROWS | {row: found.line["name"] for (row, _), found in self.table1.items() if row not in ROWS}
+        return ROWS | {row: cell.line["name"] for (row, _), cell in self.table1.items() if row not in ROWS}
 
     @property
     def lines(self) -> dict[str, list[Line]]:
-        accuracies = {name: [found.line for found in getattr(self, name).values()] for name in KEYS}
+        accuracies = {name: [cell.line for cell in getattr(self, name).values()] for name in KEYS}
         return accuracies | {name: getattr(self, name) for name in FIGURE_EXPERIMENTS}
 
     def with_backbone(self, row: str, dataset: str, backbone: str) -> Measurement | None:
         """Returns the measurement with a backbone; those of GCN may be from Table 1."""
-        found = self.backbones.get((row, dataset, backbone))
-        return self.table1.get((row, dataset)) if found is None and backbone == "gcn" else found
+        cell = self.backbones.get((row, dataset, backbone))
+        return self.table1.get((row, dataset)) if cell is None and backbone == "gcn" else cell
 
 
 def read_measurements(folder: str | Path) -> Measurements:
@@ -134,8 +134,8 @@ def read_measurements(folder: str | Path) -> Measurements:
     }
     figures: dict[str, Any] = {experiment: read[experiment][0] for experiment in FIGURE_EXPERIMENTS}
     # If the ablation has no line for its base, the table's row is used, whose settings the variants change.
-    for found in list(cells["ablation"].values()):
-        place = found.line["row"], found.line["dataset"]
+    for cell in list(cells["ablation"].values()):
+        place = cell.line["row"], cell.line["dataset"]
         if place in cells["table1"]:
             cells["ablation"].setdefault((BASE_VARIANT, place[1]), cells["table1"][place])
     return Measurements(**cells, **figures, incomplete_lines=sum(skipped for _, skipped in read.values()))
@@ -154,11 +154,11 @@ def with_present_names(line: Line) -> Line:
 def _select(lines: Iterable[Line], names: tuple[str, ...]) -> dict[tuple[Any, ...], Measurement]:
     """Returns the last measurement with the most splits for each key, sorted by key; only datasets of the paper."""
     best: dict[tuple[Any, ...], Measurement] = {}
-    for found in map(Measurement.read, lines):
-        if found.line["dataset"] in DATASETS and found.test:
-            key = tuple(found.line[name] for name in names)
-            if key not in best or len(found.test) >= len(best[key].test):
-                best[key] = found
+    for cell in map(Measurement.read, lines):
+        if cell.line["dataset"] in DATASETS and cell.test:
+            key = tuple(cell.line[name] for name in names)
+            if key not in best or len(cell.test) >= len(best[key].test):
+                best[key] = cell
     return dict(sorted(best.items()))
 
 
@@ -191,25 +191,25 @@ class Deviation:
 
 def deviations(measured: Measurements, notes: Mapping[str, str]) -> list[Deviation]:
     """Returns all deviations in table order. Notes for "row.dataset" take precedence over those for "row"."""
-    found = []
+    deviating = []
     for (row, dataset), paper in PUBLISHED.items():
         ours = measured.table1.get((row, dataset))
         if ours is not None and abs(ours.mean - paper.mean) > paper.sd:
             note = notes.get(f"{row}.{dataset}", notes.get(row))
-            found.append(Deviation(row, dataset, ours.mean, paper, note))
-    return found
+            deviating.append(Deviation(row, dataset, ours.mean, paper, note))
+    return deviating
 
 
 def paired_tests(measured: Measurements, row: str) -> dict[tuple[str, str], PairedTest]:
     """Compares a row with the others; returns tests by row and dataset, with p corrected over the rows of a dataset."""
-    found: dict[tuple[str, str], PairedTest] = {}
+    tested: dict[tuple[str, str], PairedTest] = {}
     for dataset in DATASETS:
         ours = measured.table1.get((row, dataset))
         others = [other for other in measured.rows if other != row and (other, dataset) in measured.table1]
         if ours is not None:
             tests = [paired_test(ours.test, measured.table1[other, dataset].test) for other in others]
-            found |= {(other, dataset): test for other, test in zip(others, holm_corrected(tests), strict=True)}
-    return found
+            tested |= {(other, dataset): test for other, test in zip(others, holm_corrected(tests), strict=True)}
+    return tested
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         measured = self.measured
         return {
-            **{name: [_summary(found) for found in getattr(measured, name).values()] for name in KEYS},
+            **{name: [_summary(cell) for cell in getattr(measured, name).values()] for name in KEYS},
             "paper": {f"{row}.{dataset}": asdict(paper) for (row, dataset), paper in PUBLISHED.items()},
             "missing": [".".join(cell) for cell in product(ROWS, DATASETS) if cell not in measured.table1],
             "deviations": [asdict(each) | {"difference": each.difference} for each in deviations(measured, self.notes)],
@@ -124,8 +124,8 @@ def read_report(results: Path, out: Path, configs: Path | None = None) -> Report
         if getattr(measured, name) and path.is_file():
             figures[name] = Path(os.path.relpath(path, out.parent)).as_posix()
     trials = {}
-    for (row, dataset), found in measured.table1.items():
-        choice = read_chosen(configs_folder(configs) / CHOSEN / f"{found.line['slug']}.toml").get(dataset)
+    for (row, dataset), cell in measured.table1.items():
+        choice = read_chosen(configs_folder(configs) / CHOSEN / f"{cell.line['slug']}.toml").get(dataset)
         if choice is not None and choice.trials is not None:
             trials[row, dataset] = choice.trials
     return Report(measured, read_notes(results / NOTES, measured.rows), figures, trials)
@@ -146,11 +146,11 @@ def read_notes(path: Path, rows: Iterable[str] = ROWS) -> dict[str, str]:
     return notes
 
 
-def _summary(found: Measurement) -> dict[str, Any]:
+def _summary(cell: Measurement) -> dict[str, Any]:
     names = ("row", "name", "dataset", "backbone", "additions", "variant", "seconds")
-    identity = {name: found.line[name] for name in names if name in found.line}
-    accuracies = {"test": found.mean, "sd": found.sd, "validation": found.validation_mean}
-    return {**identity, "splits": len(found.test), **accuracies}
+    identity = {name: cell.line[name] for name in names if name in cell.line}
+    accuracies = {"test": cell.mean, "sd": cell.sd, "validation": cell.validation_mean}
+    return {**identity, "splits": len(cell.test), **accuracies}
 
 
 def _provenance(measured: Measurements, trials: Mapping[tuple[str, str], int]) -> str:
@@ -207,19 +207,19 @@ def _table1_cell(measured: Measurements, row: str, dataset: str, best: float) ->
 
 
 def _deviations(measured: Measurements, notes: Mapping[str, str]) -> str:
-    found = deviations(measured, notes)
-    below = [each for each in found if each.difference < 0]
+    deviating = deviations(measured, notes)
+    below = [each for each in deviating if each.difference < 0]
     intro = "Means that differ from the paper's by more than one of its standard deviations."
-    if not found:
+    if not deviating:
         return f"{intro} There are none."
     body = []
-    for each in found:
+    for each in deviating:
         place, paper = (_label(each.row, ROWS[each.row]), DATASETS[each.dataset]), each.paper
         numbers = (f"{each.ours:.2f}", f"{paper.mean:.2f} ± {paper.sd:.2f}", signed(each.difference, 2))
         side, reason = ("▼ below", "**not explained**") if each in below else ("above", NONE)
         body.append([*place, *numbers, side, _escaped(each.note or reason)])
     unexplained = sum(not each.note for each in below)
-    tally = f"{len(below)} below, {len(found) - len(below)} above; {unexplained} below without an explanation."
+    tally = f"{len(below)} below, {len(deviating) - len(below)} above; {unexplained} below without an explanation."
     header = ["row", "dataset", "ours", "paper", "difference", "", "explanation"]
     return f"{intro} {tally}\n\n{_table(header, body)}"
 
@@ -270,7 +270,7 @@ def _backbones(measured: Measurements) -> str:
     if not measured.backbones:
         return f"{intro} The others were not measured."
     rows = {row: name for row, (name, _) in BACKBONE_ROWS.items()}
-    rows |= {row: found.line["name"] for (row, *_), found in measured.backbones.items() if row not in rows}
+    rows |= {row: cell.line["name"] for (row, *_), cell in measured.backbones.items() if row not in rows}
     body = [
         [title, _label(row, name), *(_accuracy(measured.with_backbone(row, d, backbone)) for d in DATASETS)]
         for backbone, title in measurements.BACKBONES.items()
@@ -318,7 +318,7 @@ def _ablation(measured: Measurements) -> str:
     variants = measurements.ablation(measured)
     if not variants:
         return f"{ABLATION} Nothing was measured."
-    splits = sorted({len(found.test) for found in measured.ablation.values()})
+    splits = sorted({len(cell.test) for cell in measured.ablation.values()})
     body = []
     for variant in variants:
         cells = [_variant_cell(variant.scores.get(dataset)) for dataset in DATASETS]
@@ -354,11 +354,11 @@ def _escaped(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _accuracy(found: Measurement | None) -> str:
-    if found is None:
+def _accuracy(cell: Measurement | None) -> str:
+    if cell is None:
         return NONE
-    few = "" if len(found.test) == SPLITS else f" [{counted(len(found.test), 'split')}]"
-    return f"{found.mean:.2f}" + ("" if found.sd is None else f" ± {found.sd:.2f}") + few
+    few = "" if len(cell.test) == SPLITS else f" [{counted(len(cell.test), 'split')}]"
+    return f"{cell.mean:.2f}" + ("" if cell.sd is None else f" ± {cell.sd:.2f}") + few
 
 
 def _difference(value: float | None) -> str:

@@ -98,12 +98,12 @@ def robustness(
         for row, number in enumerate(extra_edges):
             changed = with_edges(graph, wrong[:, :number])
             for p, solutions in distances.items():
-                found = solve(changed, p)
+                solution = solve(changed, p)
                 finite = np.isfinite(solutions[0])  # these distances stay finite with additional edges
-                moved = np.linalg.norm(found[finite] - solutions[0][finite])
+                moved = np.linalg.norm(solution[finite] - solutions[0][finite])
                 change[p][row, draw] = moved / np.linalg.norm(solutions[0][finite])
                 if draw == 0:
-                    solutions.append(found)
+                    solutions.append(solution)
     stacked = {p: np.stack(solutions) for p, solutions in distances.items()}
     return Robustness(positions, boundary, graph.num_edges // 2, extra_edges, stacked, change)
 
