@@ -91,7 +91,7 @@ def test_images_are_read_as_grey_on_white(tmp_path: Path) -> None:
 
 
 def test_invalid_images_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"nowhere\.png` must be an image"):
+    with pytest.raises(OSError, match=r"nowhere\.png` must be a file"):
         read_image(tmp_path / "nowhere.png")
     (tmp_path / "text.png").write_text("no image")
     with pytest.raises(InputError, match="must be an image such as a PNG or JPEG file"):
