@@ -32,7 +32,7 @@ def test_held_out_labels_are_not_seen_before_they_are_restored(tmp_path: Path) -
         assert any(note.endswith(without) for note in notes)
         assert (shown in notes) == report
     found.data.y[found.held_out] = 1 - found.data.y[found.held_out]
-    again = run(found)
+    again = run(found, RunSettings("evolved-ridge"))
     assert torch.equal(again.measured_probabilities, result.measured_probabilities)
     assert again.accuracy["model"] == 100 - result.accuracy["model"]  # type: ignore[operator]
 
