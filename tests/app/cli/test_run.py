@@ -267,6 +267,7 @@ def test_help_lists_datasets_and_methods() -> None:
         ([*OWN, "--test-share", "1"], "`--test-share` must lie in [0, 1), got 1.0. Some labels must remain"),
         (["--edges", "f.csv", *OWN[2:]], "must be one of the 3 nodes"),
         (["karate", "--method", "lgd"], "`--method` must be one of kernel-ridge, evolved-ridge, "),
+        (["karate", "--method", "gpr-gnn", "--backbone", "gat"], "`--backbone` must be omitted for gpr-gnn"),
         (
             ["karate", "--method", "ggd", "--preset", "paper"],
             "`--preset` must be omitted for methods other than",
