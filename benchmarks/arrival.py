@@ -10,7 +10,9 @@ import lggd
 from benchmarks.record import Run
 from benchmarks.timing import Row, Table, elapsed
 
-ARRIVALS, EDGES, BAR, SPLITS = 50, 5, 20, 3
+# Milliseconds: everything is solved again with the settings at hand.
+BAR = 150
+ARRIVALS, EDGES, SPLITS = 50, 5, 3
 
 
 def tables(run: Run) -> list[Table]:
@@ -24,7 +26,7 @@ def tables(run: Run) -> list[Table]:
         note = f"same probabilities to {difference:.0e}"
         table.rows.append(Row(what, statistics.median(updated), bar=BAR, note=note))
         table.rows.append(
-            Row(what, statistics.median(updated), statistics.median(again), "filtering and solving all again")
+            Row(what, statistics.median(updated), statistics.median(again), "restoring the model on the new graph")
         )
     return [table]
 

@@ -93,7 +93,7 @@ class Session:
         self._model: KernelRidge | None = None
         self._chosen_for = np.empty(0, np.int64)  # the labels that the settings of the model were chosen for
         self.snapshot = self._first()
-        # The newest event of each kind, which pages are told of.
+        # The newest event of each kind, which is sent to all pages.
         self.events: dict[str, Event] = {"labels": describe(self.snapshot), "curve": {}, "queue": {}}
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._write, self._improve)]
         for thread in self._threads:

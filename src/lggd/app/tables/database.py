@@ -121,7 +121,7 @@ def sql_text(text: object) -> str:
 class LargeTable:
     """A table in files with equal columns, for DuckDB where its cells are plain, and row by row.
 
-    `sql` is a relation with the columns c0, c1, and so on. `kinds` tells of each whether DuckDB reads cells of a text
+    `sql` is a relation with the columns c0, c1, and so on. `kinds` has for each what DuckDB reads: cells of a text
     file, texts, integers, floats, booleans or others. A cell that is not plain needs the reader of rows: its quotes
     follow a blank, or Python writes its value in another way.
     """
